@@ -1,0 +1,31 @@
+/* client/base/limits.h - the bound of every queue, buffer, count and size that bytes from outside can make grow.
+ * What an operator may change is in the option tables; these are the hard limits behind them. */
+#ifndef LQ_BASE_LIMITS_H
+#define LQ_BASE_LIMITS_H
+
+#define LQ_NAME_BYTES_MAX          249                  /* a topic's name */
+#define LQ_HOST_BYTES_MAX          255                  /* a host name or address in text */
+#define LQ_NODES_MAX               65535                /* node ids are 1 to this */
+#define LQ_PARTITIONS_MAX          65536                /* of one topic */
+#define LQ_REPLICAS_MAX            5                    /* of one partition */
+#define LQ_SERVERS_MAX             16                   /* in one Raft configuration, standbys included */
+#define LQ_MESSAGE_BYTES_DEFAULT   (1024u * 1024)       /* max.message.bytes */
+#define LQ_MESSAGE_BYTES_MAX       (64u * 1024 * 1024)  /* the most it can be set to */
+#define LQ_BATCH_BYTES_DEFAULT     (256u * 1024)        /* batch.bytes of the producer */
+#define LQ_BATCH_OVERHEAD_BYTES    (64u * 1024)         /* batch header and record heads beside the messages */
+#define LQ_BATCH_RECORDS_MAX       65536                /* records in one batch */
+#define LQ_HEADERS_MAX             256                  /* headers of one record */
+#define LQ_ENTRY_BYTES_MAX         (LQ_MESSAGE_BYTES_MAX + LQ_BATCH_OVERHEAD_BYTES)
+#define LQ_PEER_FRAME_BYTES_MAX    (LQ_ENTRY_BYTES_MAX + 64u * 1024)
+#define LQ_PEER_FRAME_BYTES_SOFT   (256u * 1024)        /* one AppendEntries frame, unless one entry alone is larger */
+#define LQ_PEER_ENTRIES_MAX        16384                /* in one AppendEntries frame */
+#define LQ_PEER_QUEUE_BYTES_MAX    (64u * 1024 * 1024)  /* waiting for one peer; beyond it frames are dropped */
+#define LQ_CHECKPOINT_BYTES_MAX    (256u * 1024 * 1024)
+#define LQ_CHECKPOINT_PIECE_BYTES  (1024u * 1024)
+#define LQ_CLIENT_BODY_BYTES_MAX   (1024u * 1024)       /* the protobuf body of one client frame */
+#define LQ_INFLIGHT_BATCHES_MAX    5                    /* per producer and partition */
+#define LQ_PRODUCERS_MAX           65536                /* remembered per partition */
+#define LQ_SESSIONS_MAX            65536
+#define LQ_SUBSCRIPTIONS_MAX       65536                /* of one node */
+
+#endif
