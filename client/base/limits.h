@@ -19,6 +19,8 @@
 #define LQ_PEER_FRAME_BYTES_MAX    (LQ_ENTRY_BYTES_MAX + 64u * 1024)
 #define LQ_PEER_FRAME_BYTES_SOFT   (256u * 1024)        /* one AppendEntries frame, unless one entry alone is larger */
 #define LQ_PEER_ENTRIES_MAX        16384                /* in one AppendEntries frame */
+#define LQ_PEER_HEARTBEATS_MAX     4096                 /* heartbeats and answers in one frame */
+#define LQ_CONFIGURATION_BYTES_MAX 1536                 /* an encoded Raft configuration; fits in a frame's head */
 #define LQ_PEER_QUEUE_BYTES_MAX    (64u * 1024 * 1024)  /* waiting for one peer; beyond it frames are dropped */
 #define LQ_CHECKPOINT_BYTES_MAX    (256u * 1024 * 1024)
 #define LQ_CHECKPOINT_PIECE_BYTES  (1024u * 1024)
@@ -27,5 +29,7 @@
 #define LQ_PRODUCERS_MAX           65536                /* remembered per partition */
 #define LQ_SESSIONS_MAX            65536
 #define LQ_SUBSCRIPTIONS_MAX       65536                /* of one node */
+#define LQ_LOG_LINE_BYTES_MAX      4096                 /* a longer log line is cut */
+#define LQ_CONF_TEXT_BYTES_MAX     4096                 /* the text of one option's value */
 
 #endif
