@@ -142,8 +142,7 @@ void lq_heartbeats_beat(const struct lq_heartbeats *heartbeats, uint32_t i, stru
 void lq_heartbeats_result(const struct lq_heartbeats *heartbeats, uint32_t i, struct lq_heartbeat_result *result);
 
 /* To and from libraft's messages. On sending, server_id is the receiver; on receiving, the sender. */
-void lq_heartbeat_of(uint64_t group, lq_replica_id from, const struct raft_message *message,
-                     struct lq_heartbeat *beat);
+void lq_heartbeat_of(uint64_t group, lq_replica_id from, const struct raft_message *message, struct lq_heartbeat *beat);
 void lq_heartbeat_result_of(uint64_t group, lq_replica_id from, const struct raft_message *message,
                             struct lq_heartbeat_result *result);
 void lq_heartbeat_message(const struct lq_heartbeat *beat, struct raft_message *message);
