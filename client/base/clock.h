@@ -15,6 +15,9 @@ struct lq_clock {
 /* The machine's own. Never freed. */
 struct lq_clock *lq_clock_system(void);
 
+/* Microseconds since 1970 by the machine's clock, for log lines only: what behaves by time asks a struct lq_clock. */
+uint64_t lq_clock_system_wall_us(void);
+
 static inline uint64_t lq_clock_monotonic_us(struct lq_clock *clock)
 {
     return clock->monotonic_us(clock);

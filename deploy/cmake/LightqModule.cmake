@@ -6,8 +6,11 @@ target_compile_definitions(lightq_flags INTERFACE _GNU_SOURCE)
 target_compile_options(lightq_flags INTERFACE
     -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-align
     -Wwrite-strings -Wvla -Wundef -fno-strict-aliasing -fno-common -fvisibility=hidden -UNDEBUG
-    # Our folder raft/ would shadow libraft's <raft/...> with -I: quoted includes only.
-    -iquote ${PROJECT_SOURCE_DIR} -iquote ${PROJECT_BINARY_DIR})
+    # Our folder raft/ would shadow libraft's <raft/...> with -I: quoted includes only. SHELL: keeps CMake
+    # from dropping the second "-iquote" as a repetition.
+    "SHELL:-iquote ${PROJECT_SOURCE_DIR}" "SHELL:-iquote ${PROJECT_BINARY_DIR}"
+    # __FILE__ is the path in the repository: short log lines, and the same binary wherever it is built.
+    -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(LIGHTQ_SANITIZE)
     target_compile_options(lightq_flags INTERFACE
