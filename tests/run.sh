@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# run.sh - everything that must pass: lint, unit and integration tests in the dev build, then the same tests under the
+# address+undefined and the thread sanitizer. Installs what it needs. Ends with ctest's closing line and the number of
+# cmocka tests for each preset.
+#
+#   tests/run.sh [PRESET...]     default: dev asan tsan
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$here"
+presets=("$@")
+[ "${#presets[@]}" -gt 0 ] || presets=(dev asan tsan)
+jobs=$(nproc)
+summary=()
+
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:abort_on_error=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=$here/tests/lib/ubsan.supp
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$here/tests/lib/tsan.supp
+
+# Prints the sum of "[==========] N test(s) run." lines of the last ctest run of preset $1.
+cmocka_count() {
+    sed -n 's/.*\[==========\] \([0-9]\{1,\}\) test(s) run\..*/\1/p' "build/$1/Testing/Temporary/LastTest.log" |
+        awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+run_preset() {
+    local preset=$1 log=build/$1/ctest.log status=0
+    echo "== $preset: configure and build"
+    cmake --preset "$preset" >/dev/null
+    cmake --build --preset "$preset" -- -j "$jobs" | tail -n 1
+    echo "== $preset: test"
+    ctest --preset "$preset" --no-tests=error 2>&1 | tee "$log" || status=$?
+    summary+=("$preset: $(cmocka_count "$preset") cmocka tests; $(grep -E 'tests passed|tests failed' "$log" | tail -n 1)")
+    return "$status"
+}
+
+deploy/deps.sh | tail -n 1
+failed=0
+for preset in "${presets[@]}"; do
+    run_preset "$preset" || failed=1
+done
+echo
+printf '%s\n' "${summary[@]}"
+exit "$failed"
