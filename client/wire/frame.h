@@ -1,0 +1,113 @@
+/* client/wire/frame.h - the envelope of the client protocol, and the types of messages.
+ *
+ * A message between a client and a node is one or two ZMQ frames: [envelope, then protobuf body] [payload]. The payload
+ * frame is there exactly when the flag PAYLOAD is set; it is a record batch (batch.h). Little endian:
+ *
+ *      0  magic          u16   "LQ": 0x4c 0x51
+ *      2  version        u8    1: of this envelope
+ *      3  header_length  u8    32; a newer peer may send more (up to 255), which is skipped
+ *      4  type           u16   enum lq_message_type; an answer is its request + 1
+ *      6  flags          u16   bit 0 PAYLOAD; others are sent as 0 and not looked at
+ *      8  correlation    u64   chosen by who asks, repeated in the answer; 0 in what is pushed
+ *     16  group          u64   Raft group id of the partition it is about; 0 when none
+ *     24  body_length    u32   bytes of the body; the frame is header_length + body_length bytes, exactly
+ *     28  crc            u32   CRC32C of bytes 0..27 and of everything from byte 32 to the end of the frame
+ *     32  (more header when header_length > 32), then the body
+ *
+ * Called by node/front.c and session.c, client/lib and the gateways. Pure functions; any thread. The protocol's rules
+ * are in docs/protocol.md. */
+#ifndef LQ_WIRE_FRAME_H
+#define LQ_WIRE_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/base/err.h"
+
+#define LQ_ENVELOPE_BYTES        32
+#define LQ_ENVELOPE_BYTES_MAX    255
+#define LQ_ENVELOPE_MAGIC        0x514cu /* "LQ" read as little endian */
+#define LQ_ENVELOPE_VERSION      1
+#define LQ_ENVELOPE_FLAG_PAYLOAD 0x0001u
+
+/* Versions of the protocol, negotiated by HELLO (the envelope's own version is another number). */
+#define LQ_PROTOCOL_VERSION_MIN 1
+#define LQ_PROTOCOL_VERSION_MAX 1
+
+/* X(NAME, number, Message of lightq.proto, most elements): every type with a body. "Elements" bounds what all repeated
+ * fields of one body hold together (codec.c). Requests are even, their answers the next odd number; what is pushed or
+ * not answered is even and leaves the odd number free. A number is never used again.
+ *
+ * Reserved, not yet spoken:  32 SETTLE  34 COMMIT  36 GROUP_CREATE  38 GROUP_LIST  40 GROUP_DESCRIBE  42 GROUP_DELETE
+ *     44 GROUP_SEEK  46 GROUP_JOIN  48 LEASE_EXTEND  50..62 more of consumer groups    72 TOPIC_CONFIG  74 TOPIC_PURGE
+ *     76 TOPIC_GROW  78 USER_*..94    102 NODE_LIST  104 NODE_ADD  106 NODE_DRAIN  108 NODE_UNDRAIN
+ *     110 NODE_DECOMMISSION  112 NODE_REMOVE  114 CONFIG_GET  116 CONFIG_SET  118..126 more of the cluster */
+#define LQ_MESSAGE_TABLE(X)                                                                          \
+    X(HELLO, 2, Hello, 64)                                                                           \
+    X(HELLO_ANSWER, 3, HelloAnswer, 64)                                                              \
+    X(BYE, 4, Bye, 0)             /* both ways; not answered */                                      \
+    X(HEARTBEAT, 6, Heartbeat, 0) /* both ways */                                                    \
+    X(HEARTBEAT_ANSWER, 7, HeartbeatAnswer, 0)                                                       \
+    X(ERROR, 8, Error, 0) /* instead of any answer, or pushed when no request can be named */        \
+    X(METADATA, 16, Metadata, 4096)                                                                  \
+    X(METADATA_ANSWER, 17, MetadataAnswer, 262144)                                                   \
+    X(PRODUCE, 18, Produce, 0) /* payload: a record batch */                                         \
+    X(PRODUCE_ANSWER, 19, ProduceAnswer, 0)                                                          \
+    X(SUBSCRIBE, 20, Subscribe, 0)                                                                   \
+    X(SUBSCRIBE_ANSWER, 21, SubscribeAnswer, 0)                                                      \
+    X(UNSUBSCRIBE, 22, Unsubscribe, 0)                                                               \
+    X(UNSUBSCRIBE_ANSWER, 23, UnsubscribeAnswer, 0)                                                  \
+    X(CREDIT, 24, Credit, 0)                        /* not answered */                               \
+    X(DELIVER, 26, Deliver, 0)                      /* pushed; payload: the batch as it is stored */ \
+    X(SUBSCRIPTION_ENDED, 28, SubscriptionEnded, 0) /* pushed */                                     \
+    X(OFFSETS, 30, Offsets, 0)                                                                       \
+    X(OFFSETS_ANSWER, 31, OffsetsAnswer, 0)                                                          \
+    X(TOPIC_CREATE, 64, TopicCreate, 256)                                                            \
+    X(TOPIC_CREATE_ANSWER, 65, TopicCreateAnswer, 0)                                                 \
+    X(TOPIC_LIST, 66, TopicList, 0)                                                                  \
+    X(TOPIC_LIST_ANSWER, 67, TopicListAnswer, 65536)                                                 \
+    X(TOPIC_DESCRIBE, 68, TopicDescribe, 0)                                                          \
+    X(TOPIC_DESCRIBE_ANSWER, 69, TopicDescribeAnswer, 65536)                                         \
+    X(TOPIC_DELETE, 70, TopicDelete, 0)                                                              \
+    X(TOPIC_DELETE_ANSWER, 71, TopicDeleteAnswer, 0)                                                 \
+    X(CLUSTER_STATUS, 96, ClusterStatus, 0)                                                          \
+    X(CLUSTER_STATUS_ANSWER, 97, ClusterStatusAnswer, 131072)                                        \
+    X(NODE_REPLACE, 98, NodeReplace, 0)                                                              \
+    X(NODE_REPLACE_ANSWER, 99, NodeReplaceAnswer, 0)                                                 \
+    X(PARTITION_TRANSFER, 100, PartitionTransfer, 0)                                                 \
+    X(PARTITION_TRANSFER_ANSWER, 101, PartitionTransferAnswer, 0)                                    \
+    X(STATS, 128, Stats, 0)                                                                          \
+    X(STATS_ANSWER, 129, StatsAnswer, 65536)
+
+enum lq_message_type {
+#define X(name, number, message, elements) LQ_MESSAGE_##name = (number),
+    LQ_MESSAGE_TABLE(X)
+#undef X
+};
+
+struct lq_envelope {
+    uint16_t type;  /* enum lq_message_type, or a number of a newer peer: answer those with ERROR, EUNSUPPORTED */
+    uint16_t flags; /* LQ_ENVELOPE_FLAG_* */
+    uint64_t correlation;
+    uint64_t group;
+    uint32_t body_size;
+    uint8_t header_size; /* where the body begins; set by decode, encode always writes LQ_ENVELOPE_BYTES */
+};
+
+/* Writes the envelope of @body (envelope->body_size bytes; NULL when that is 0) to @at, which has LQ_ENVELOPE_BYTES.
+ * @body usually lies right behind it; it is only read, for the crc. */
+void lq_frame_encode(uint8_t at[LQ_ENVELOPE_BYTES], const struct lq_envelope *envelope, const void *body);
+
+/* Decodes ZMQ frame 0 of @size bytes. OK: *body (borrowed) points at envelope->body_size bytes inside it. @err may be
+ * NULL. EPROTO: shorter than an envelope, wrong magic, lengths that do not meet, or a wrong crc. EVERSION: an envelope
+ * of another version. ETOOBIG: a body above LQ_CLIENT_BODY_BYTES_MAX. */
+lightq_status lq_frame_decode(const void *bytes, size_t size, struct lq_envelope *envelope, const uint8_t **body,
+                              struct lq_err *err) LQ_MUST_CHECK;
+
+/* "PRODUCE_ANSWER"; "UNKNOWN" for a number that is not in the table. Static memory. */
+const char *lq_message_name(uint16_t type);
+/* Whether @type is an answer in the table (ERROR too). */
+bool lq_message_is_answer(uint16_t type);
+
+#endif
