@@ -1,0 +1,191 @@
+/* node/meta.h - the node's part in the cluster: its replica of the meta group with the catalog, the controller while it
+ * leads that group, the replicas of partitions that the catalog puts here, the table of leaders, and the requests that
+ * change the cluster, usable on any node.
+ *
+ * Made by node/server.c after identity, store and transport; called by node/front.c's side for reads and requests.
+ * Shard 0's loop thread only. With a fake clock, an in-memory link and io_mem it is deterministic.
+ *
+ * One turn of the loop: take in what arrived; lq_meta_turn(); lq_host_turn(); once more while lq_meta_needs_turn().
+ * lq_meta_deadline_us() says when lq_meta_tick() is due. */
+#ifndef LQ_NODE_META_H
+#define LQ_NODE_META_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/base/clock.h"
+#include "client/base/err.h"
+#include "client/base/id.h"
+#include "node/catalog.h"
+#include "node/endpoint.h"
+#include "node/identity.h"
+#include "node/queue/partition.h"
+#include "raft/host.h"
+#include "storage/io.h"
+#include "storage/store.h"
+
+struct lq_meta;
+
+/* ---- life ---- */
+
+struct lq_meta_events {
+    /* Who the peers are, from the catalog: told for each node but this one at start and whenever it changes. @node is
+     * borrowed. A GONE or AWAITED node must not be connected to. What the transport needs. */
+    void (*peer)(void *owner, const struct lq_catalog_node *node);
+    /* Everything that was promised at start is there: the catalog is known and names this node, and the meta group has
+     * a leader. Once. */
+    void (*ready)(void *owner);
+    /* The catalog changed (topics or nodes). May be NULL. */
+    void (*catalog_changed)(void *owner);
+    /* This data directory is no longer the cluster's node: it was replaced. The process must end; @err says why. */
+    void (*expelled)(void *owner, const struct lq_err *err);
+};
+
+struct lq_meta_options {
+    struct lq_identity *identity; /* MEMBER; borrowed, and written again when its meta replica is rebuilt */
+    struct lq_io *io;             /* where identity lies; borrowed */
+    struct lq_clock *clock;       /* borrowed */
+    struct lq_store *store;       /* borrowed */
+    struct lq_link *link;         /* borrowed */
+    struct lq_endpoint client;    /* advertised now: the catalog is told when it has others */
+    struct lq_endpoint peer;
+    unsigned tick_ms;              /* 0: 100 */
+    unsigned groups_per_turn;      /* opened or closed in one turn; 0: 16 */
+    unsigned transfer_after_ms;    /* how long a preferred replica must be fit before it is given the lead; 0: 5000 */
+    unsigned transfers_per_second; /* by one node; 0: 50 */
+    unsigned retain_ms;            /* how often each partition looks at its retention; 0: 10000 */
+};
+
+lightq_status lq_meta_new(const struct lq_meta_options *options, const struct lq_meta_events *events, void *owner,
+                          struct lq_meta **meta, struct lq_err *err) LQ_MUST_CHECK; /* OK | ENOMEM */
+/* Give these to lq_host_new with owner = struct lq_meta *, then start. */
+extern const struct lq_host_events lq_meta_host_events;
+/* Opens the meta group and, a few in each turn, every replica that is here. OK | EDAMAGED | EIO | ENOMEM | ... */
+lightq_status lq_meta_start(struct lq_meta *meta, struct lq_host *host, struct lq_err *err) LQ_MUST_CHECK;
+/* Closes all groups (their logs stay) and frees: requests still here are told ECLOSED, inside. Before lq_host_free. */
+void lq_meta_free(struct lq_meta *meta);
+
+void lq_meta_turn(struct lq_meta *meta);
+bool lq_meta_needs_turn(const struct lq_meta *meta);
+uint64_t lq_meta_deadline_us(struct lq_meta *meta); /* monotonic; UINT64_MAX: none */
+void lq_meta_tick(struct lq_meta *meta);
+
+/* For the transport's hello, of a peer that says it is @node with @uuid and @boot: OK | EIDENTITY (not that node's data
+ * directory). A node the catalog does not know yet is OK: it may be about to join. */
+lightq_status lq_meta_check_peer(const struct lq_meta *meta, uint32_t node, const struct lq_id *uuid, uint64_t boot,
+                                 struct lq_err *err) LQ_MUST_CHECK;
+
+/* ---- reading ---- */
+
+const struct lq_catalog *lq_meta_catalog(const struct lq_meta *meta);
+/* The partition of @group, when this node has a replica that is open; else NULL. */
+struct lq_partition *lq_meta_partition(const struct lq_meta *meta, uint64_t group);
+/* Why the replica of @group that should be here is not: "opening", "damaged: ...", "being rebuilt"; "" when it is, or
+ * none should be. Valid until the next turn. */
+const char *lq_meta_replica_text(const struct lq_meta *meta, uint64_t group);
+
+struct lq_leader {
+    uint32_t node; /* 0: none known */
+    uint64_t term;
+};
+/* As far as this node knows; of any group of the catalog, and of group 0 (its leader is the controller). */
+struct lq_leader lq_meta_leader(const struct lq_meta *meta, uint64_t group);
+
+struct lq_meta_node_load {
+    bool up;             /* this node itself, or one heard from lately */
+    uint64_t free_bytes; /* 0: not known */
+    uint64_t total_bytes;
+    uint32_t replicas;
+    uint32_t leaders;
+};
+void lq_meta_node_load(const struct lq_meta *meta, uint32_t node, struct lq_meta_node_load *load);
+
+/* Counts for metrics: partitions in the catalog, of them without a leader, replicas here, of them not at work. */
+struct lq_meta_counts {
+    uint32_t topics, partitions, leaderless, replicas, replicas_stopped, leading, requests_waiting;
+};
+void lq_meta_count(const struct lq_meta *meta, struct lq_meta_counts *counts);
+
+/* ---- changing the cluster ---- */
+
+enum lq_meta_verb {
+    LQ_META_TOPIC_CREATE = 1,
+    LQ_META_TOPIC_DELETE = 2,
+    LQ_META_NODE_REPLACE = 3,
+    LQ_META_LEADER_TRANSFER = 4,
+};
+
+struct lq_meta_request;
+typedef void (*lq_meta_cb)(struct lq_meta_request *request, lightq_status status);
+
+/* Belongs to the caller, pinned until cb; so is what it points at. */
+struct lq_meta_request {
+    enum lq_meta_verb verb;
+    const char *name;                     /* of the topic: create, delete, transfer */
+    uint32_t partitions;                  /* create; 0: 1 */
+    uint32_t replicas;                    /* create: 1, 3 or 5; 0: min(3, nodes), made odd */
+    const struct lq_topic_config *config; /* create; NULL: the defaults */
+    uint32_t old_node, new_node;          /* replace */
+    uint32_t partition, to;               /* transfer: its number; a node id, 0: whichever other is most caught up */
+    uint32_t timeout_ms;                  /* 0: 30000; at most 600000 */
+    lq_meta_cb cb;
+    void *data;
+    /* Given: */
+    struct lq_err err;  /* a sentence when the status is not OK */
+    struct lq_id topic; /* create: its uuid */
+    uint64_t version;   /* of the catalog that has the change */
+    uint32_t count;     /* partitions (create), replicas to rebuild (replace) */
+    uint32_t replicas_given;
+    /* Internal. */
+    struct lq_meta_request *next;
+    struct lq_id id;
+    uint64_t deadline_us, retry_us, correlation;
+    unsigned stage;
+    bool sent;
+};
+
+/* OK: cb runs once, later, never inside:
+ *   OK           done: of a create, every partition has a leader that this node knows of
+ *   EEXISTS | ENOTFOUND | ENAME | EINVAL | ELIMIT | ECONFLICT | EUNAVAILABLE   refused, nothing changed; err says why
+ *   ETIMEDOUT    not known whether it was done (of a create that was done: err says how many partitions have no leader)
+ *   ECLOSED      lq_meta_free
+ * EINVAL | ENAME | EBUSY (too many requests here): cb never runs. */
+lightq_status lq_meta_submit(struct lq_meta *meta, struct lq_meta_request *request) LQ_MUST_CHECK;
+
+/* ---- looking at replicas, wherever they are ---- */
+
+enum lq_replica_role { LQ_REPLICA_UNKNOWN, LQ_REPLICA_LEADER, LQ_REPLICA_FOLLOWER, LQ_REPLICA_STANDBY };
+
+struct lq_replica_report {
+    uint64_t group;
+    uint32_t node;
+    uint32_t incarnation;
+    bool answered; /* false: nothing below is known */
+    enum lq_replica_role role;
+    uint64_t term, first_index, last_index, durable_index, commit_index, applied_index;
+    uint64_t start_offset, end_offset;
+    uint64_t digest, digest_to; /* over every batch below offset digest_to */
+    lightq_status status;       /* OK, or why it does not work */
+    char text[128];
+};
+
+struct lq_meta_inspect;
+/* Asks for the replicas of some groups. Belongs to the caller, pinned until cb, which runs once, later, with OK, also
+ * when some did not answer; or ECLOSED. */
+struct lq_meta_inspect {
+    const uint64_t *groups; /* of the catalog, or 0 for the meta group; unknown ones give no reports */
+    size_t group_count;     /* 1 to LQ_INSPECT_GROUPS_MAX */
+    uint32_t timeout_ms;    /* 0: 1000 */
+    void (*cb)(struct lq_meta_inspect *inspect, lightq_status status);
+    void *data;
+    /* Given: in the order of groups, then by node id. Valid during cb. */
+    struct lq_replica_report *reports;
+    size_t report_count;
+    /* Internal. */
+    struct lq_meta_inspect *next;
+    uint64_t correlation, deadline_us;
+};
+lightq_status lq_meta_inspect(struct lq_meta *meta, struct lq_meta_inspect *inspect) LQ_MUST_CHECK;
+
+#endif
