@@ -12,7 +12,7 @@
  *     32  base_timestamp_ms       u64   the producer's clock at the first record, milliseconds since 1970
  *     40  epoch                   u32   of the producer id
  *     44  record_count            u32   1 to 65536
- *     48  max_timestamp_delta_ms  i64   the largest of the records' deltas (0 at least: the first one's is 0)
+ *     48  max_timestamp_delta_ms  i64   the largest of the records' deltas
  *     56  records_length          u32   of the records when not compressed
  *     60  reserved                u32   0
  *     64  records, one after the other, compressed together when codec is not 0:
@@ -84,18 +84,20 @@ struct lq_batch_head {
 /* ---- writing */
 
 struct lq_batch_writer {
-    struct lq_writer out; /* 64 bytes for the header, then records */
+    struct lq_writer out;     /* 64 bytes for the header, then records */
+    struct ZSTD_CCtx_s *zstd; /* made when first needed */
     uint64_t base_timestamp_ms;
     int64_t max_timestamp_delta_ms;
     uint32_t record_count;
 };
 
-/* @limit bounds the whole batch, uncompressed, header included. No allocation before the first record. */
+/* @limit (LQ_ENTRY_BYTES_MAX at most) bounds the whole batch, uncompressed, header included. No allocation before the
+ * first record. */
 void lq_batch_writer_init(struct lq_batch_writer *writer, size_t limit);
 void lq_batch_writer_deinit(struct lq_batch_writer *writer);
 /* Appends a record; all bytes are copied. A null value or key is a span with bytes NULL. Not-OK leaves the batch as it
  * was. OK | ETOOBIG (the limit would be passed: seal, and put it into the next batch) | EBUSY (LQ_BATCH_RECORDS_MAX
- * records are in: the same) | EINVAL (too many headers, a null header name, a time past the year 100 million) | ENOMEM.
+ * records are in: the same) | EINVAL (too many headers, a null header name, a time above 2^61 ms) | ENOMEM.
  */
 lightq_status lq_batch_writer_add(struct lq_batch_writer *writer, uint64_t timestamp_ms, struct lq_span key,
                                   struct lq_span value, const struct lq_record_header *headers,
@@ -136,6 +138,7 @@ struct lq_batch_limits {
 struct lq_batch_scratch {
     uint8_t *bytes;
     size_t capacity;
+    struct ZSTD_DCtx_s *zstd; /* made when first needed */
 };
 void lq_batch_scratch_deinit(struct lq_batch_scratch *scratch); /* {0} is an empty one */
 

@@ -11,7 +11,7 @@
  *     status = lq_codec_frame(&envelope, &produce.base, &writer);          envelope and body, ready for ZMQ frame 0
  *
  *     Lightq__Wire__Produce *in;
- *     status = lq_codec_unpack(LQ_MESSAGE_PRODUCE, body, size, (void **)&in, &err);   or lq_unpack_Produce(...)
+ *     status = lq_codec_unpack(LQ_MESSAGE_PRODUCE, body, size, (void **)&in, &err);   or lq_unpack_produce(...)
  *     ... in->partition ...
  *     lq_codec_free(in);
  *
@@ -62,15 +62,15 @@ static inline char *lq_codec_string(const char *text)
     return (char *)(uintptr_t)text;
 }
 
-/* Typed forms: lq_unpack_Produce(body, size, &produce, err). */
-#define X(name, number, message, elements)                                                                           \
-    LQ_MUST_CHECK static inline lightq_status lq_unpack_##message(const void *body, size_t size,                     \
-                                                                  Lightq__Wire__##message **out, struct lq_err *err) \
-    {                                                                                                                \
-        void *unpacked = NULL;                                                                                       \
-        lightq_status status = lq_codec_unpack(LQ_MESSAGE_##name, body, size, &unpacked, err);                       \
-        *out = unpacked;                                                                                             \
-        return status;                                                                                               \
+/* Typed forms: lq_unpack_produce(body, size, &produce, err). */
+#define X(name, number, lower, message, elements)                                                                  \
+    LQ_MUST_CHECK static inline lightq_status lq_unpack_##lower(const void *body, size_t size,                     \
+                                                                Lightq__Wire__##message **out, struct lq_err *err) \
+    {                                                                                                              \
+        void *unpacked = NULL;                                                                                     \
+        lightq_status status = lq_codec_unpack(LQ_MESSAGE_##name, body, size, &unpacked, err);                     \
+        *out = (Lightq__Wire__##message *)unpacked;                                                                \
+        return status;                                                                                             \
     }
 LQ_MESSAGE_TABLE(X)
 #undef X

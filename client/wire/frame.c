@@ -74,8 +74,8 @@ lightq_status lq_frame_decode(const void *bytes, size_t size, struct lq_envelope
 const char *lq_message_name(uint16_t type)
 {
     switch (type) {
-#define X(name, number, message, elements) \
-    case LQ_MESSAGE_##name:                \
+#define X(name, number, lower, message, elements) \
+    case LQ_MESSAGE_##name:                       \
         return #name;
         LQ_MESSAGE_TABLE(X)
 #undef X
@@ -87,8 +87,8 @@ const char *lq_message_name(uint16_t type)
 bool lq_message_is_answer(uint16_t type)
 {
     switch (type) {
-#define X(name, number, message, elements) \
-    case LQ_MESSAGE_##name:                \
+#define X(name, number, lower, message, elements) \
+    case LQ_MESSAGE_##name:                       \
         return (number) % 2 == 1 || (number) == LQ_MESSAGE_ERROR;
         LQ_MESSAGE_TABLE(X)
 #undef X

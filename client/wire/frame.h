@@ -35,7 +35,7 @@
 #define LQ_PROTOCOL_VERSION_MIN 1
 #define LQ_PROTOCOL_VERSION_MAX 1
 
-/* X(NAME, number, Message of lightq.proto, most elements): every type with a body. "Elements" bounds what all repeated
+/* X(NAME, number, name, Message of lightq.proto, most elements): every type. "Elements" bounds what all repeated
  * fields of one body hold together (codec.c). Requests are even, their answers the next odd number; what is pushed or
  * not answered is even and leaves the odd number free. A number is never used again.
  *
@@ -44,44 +44,44 @@
  *     76 TOPIC_GROW  78 USER_*..94    102 NODE_LIST  104 NODE_ADD  106 NODE_DRAIN  108 NODE_UNDRAIN
  *     110 NODE_DECOMMISSION  112 NODE_REMOVE  114 CONFIG_GET  116 CONFIG_SET  118..126 more of the cluster */
 #define LQ_MESSAGE_TABLE(X)                                                                          \
-    X(HELLO, 2, Hello, 64)                                                                           \
-    X(HELLO_ANSWER, 3, HelloAnswer, 64)                                                              \
-    X(BYE, 4, Bye, 0)             /* both ways; not answered */                                      \
-    X(HEARTBEAT, 6, Heartbeat, 0) /* both ways */                                                    \
-    X(HEARTBEAT_ANSWER, 7, HeartbeatAnswer, 0)                                                       \
-    X(ERROR, 8, Error, 0) /* instead of any answer, or pushed when no request can be named */        \
-    X(METADATA, 16, Metadata, 4096)                                                                  \
-    X(METADATA_ANSWER, 17, MetadataAnswer, 262144)                                                   \
-    X(PRODUCE, 18, Produce, 0) /* payload: a record batch */                                         \
-    X(PRODUCE_ANSWER, 19, ProduceAnswer, 0)                                                          \
-    X(SUBSCRIBE, 20, Subscribe, 0)                                                                   \
-    X(SUBSCRIBE_ANSWER, 21, SubscribeAnswer, 0)                                                      \
-    X(UNSUBSCRIBE, 22, Unsubscribe, 0)                                                               \
-    X(UNSUBSCRIBE_ANSWER, 23, UnsubscribeAnswer, 0)                                                  \
-    X(CREDIT, 24, Credit, 0)                        /* not answered */                               \
-    X(DELIVER, 26, Deliver, 0)                      /* pushed; payload: the batch as it is stored */ \
-    X(SUBSCRIPTION_ENDED, 28, SubscriptionEnded, 0) /* pushed */                                     \
-    X(OFFSETS, 30, Offsets, 0)                                                                       \
-    X(OFFSETS_ANSWER, 31, OffsetsAnswer, 0)                                                          \
-    X(TOPIC_CREATE, 64, TopicCreate, 256)                                                            \
-    X(TOPIC_CREATE_ANSWER, 65, TopicCreateAnswer, 0)                                                 \
-    X(TOPIC_LIST, 66, TopicList, 0)                                                                  \
-    X(TOPIC_LIST_ANSWER, 67, TopicListAnswer, 65536)                                                 \
-    X(TOPIC_DESCRIBE, 68, TopicDescribe, 0)                                                          \
-    X(TOPIC_DESCRIBE_ANSWER, 69, TopicDescribeAnswer, 65536)                                         \
-    X(TOPIC_DELETE, 70, TopicDelete, 0)                                                              \
-    X(TOPIC_DELETE_ANSWER, 71, TopicDeleteAnswer, 0)                                                 \
-    X(CLUSTER_STATUS, 96, ClusterStatus, 0)                                                          \
-    X(CLUSTER_STATUS_ANSWER, 97, ClusterStatusAnswer, 131072)                                        \
-    X(NODE_REPLACE, 98, NodeReplace, 0)                                                              \
-    X(NODE_REPLACE_ANSWER, 99, NodeReplaceAnswer, 0)                                                 \
-    X(PARTITION_TRANSFER, 100, PartitionTransfer, 0)                                                 \
-    X(PARTITION_TRANSFER_ANSWER, 101, PartitionTransferAnswer, 0)                                    \
-    X(STATS, 128, Stats, 0)                                                                          \
-    X(STATS_ANSWER, 129, StatsAnswer, 65536)
+    X(HELLO, 2, hello, Hello, 64)                                                                    \
+    X(HELLO_ANSWER, 3, hello_answer, HelloAnswer, 64)                                                \
+    X(BYE, 4, bye, Bye, 0)                   /* both ways; not answered */                           \
+    X(HEARTBEAT, 6, heartbeat, Heartbeat, 0) /* both ways */                                         \
+    X(HEARTBEAT_ANSWER, 7, heartbeat_answer, HeartbeatAnswer, 0)                                     \
+    X(ERROR, 8, error, Error, 0) /* instead of any answer, or pushed when no request can be named */ \
+    X(METADATA, 16, metadata, Metadata, 4096)                                                        \
+    X(METADATA_ANSWER, 17, metadata_answer, MetadataAnswer, 262144)                                  \
+    X(PRODUCE, 18, produce, Produce, 0) /* payload: a record batch */                                \
+    X(PRODUCE_ANSWER, 19, produce_answer, ProduceAnswer, 0)                                          \
+    X(SUBSCRIBE, 20, subscribe, Subscribe, 0)                                                        \
+    X(SUBSCRIBE_ANSWER, 21, subscribe_answer, SubscribeAnswer, 0)                                    \
+    X(UNSUBSCRIBE, 22, unsubscribe, Unsubscribe, 0)                                                  \
+    X(UNSUBSCRIBE_ANSWER, 23, unsubscribe_answer, UnsubscribeAnswer, 0)                              \
+    X(CREDIT, 24, credit, Credit, 0)    /* not answered */                                           \
+    X(DELIVER, 26, deliver, Deliver, 0) /* pushed; payload: the batch as it is stored */             \
+    X(SUBSCRIPTION_ENDED, 28, subscription_ended, SubscriptionEnded, 0) /* pushed */                 \
+    X(OFFSETS, 30, offsets, Offsets, 0)                                                              \
+    X(OFFSETS_ANSWER, 31, offsets_answer, OffsetsAnswer, 0)                                          \
+    X(TOPIC_CREATE, 64, topic_create, TopicCreate, 256)                                              \
+    X(TOPIC_CREATE_ANSWER, 65, topic_create_answer, TopicCreateAnswer, 0)                            \
+    X(TOPIC_LIST, 66, topic_list, TopicList, 0)                                                      \
+    X(TOPIC_LIST_ANSWER, 67, topic_list_answer, TopicListAnswer, 65536)                              \
+    X(TOPIC_DESCRIBE, 68, topic_describe, TopicDescribe, 0)                                          \
+    X(TOPIC_DESCRIBE_ANSWER, 69, topic_describe_answer, TopicDescribeAnswer, 65536)                  \
+    X(TOPIC_DELETE, 70, topic_delete, TopicDelete, 0)                                                \
+    X(TOPIC_DELETE_ANSWER, 71, topic_delete_answer, TopicDeleteAnswer, 0)                            \
+    X(CLUSTER_STATUS, 96, cluster_status, ClusterStatus, 0)                                          \
+    X(CLUSTER_STATUS_ANSWER, 97, cluster_status_answer, ClusterStatusAnswer, 131072)                 \
+    X(NODE_REPLACE, 98, node_replace, NodeReplace, 0)                                                \
+    X(NODE_REPLACE_ANSWER, 99, node_replace_answer, NodeReplaceAnswer, 0)                            \
+    X(PARTITION_TRANSFER, 100, partition_transfer, PartitionTransfer, 0)                             \
+    X(PARTITION_TRANSFER_ANSWER, 101, partition_transfer_answer, PartitionTransferAnswer, 0)         \
+    X(STATS, 128, stats, Stats, 0)                                                                   \
+    X(STATS_ANSWER, 129, stats_answer, StatsAnswer, 65536)
 
 enum lq_message_type {
-#define X(name, number, message, elements) LQ_MESSAGE_##name = (number),
+#define X(name, number, lower, message, elements) LQ_MESSAGE_##name = (number),
     LQ_MESSAGE_TABLE(X)
 #undef X
 };
