@@ -11,6 +11,9 @@ target_compile_options(lightq_flags INTERFACE
     "SHELL:-iquote ${PROJECT_SOURCE_DIR}" "SHELL:-iquote ${PROJECT_BINARY_DIR}"
     # __FILE__ is the path in the repository: short log lines, and the same binary wherever it is built.
     -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+if(LIGHTQ_FUZZ) # so that the fuzzer sees which branches of the modules it reached
+    target_compile_options(lightq_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(LIGHTQ_SANITIZE)
     target_compile_options(lightq_flags INTERFACE
