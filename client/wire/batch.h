@@ -178,7 +178,8 @@ struct lq_record {
 
 struct lq_batch {
     struct lq_batch_head head;
-    struct lq_reader reader;
+    const uint8_t *at; /* of the next record; NULL after one that was not sound */
+    const uint8_t *end;
     uint32_t next_index;
     uint8_t *unpacked; /* owned, when it was compressed */
 };

@@ -9,77 +9,113 @@
 #include "client/wire/batch.h"
 #include "client/wire/batch_layout.h"
 
-/* The varints of nearly all records are one byte long; the rest goes through the bounded reader. */
-static inline uint64_t read_varint(struct lq_reader *reader)
+/* The readers below go from @at on, not past @end, and give where they stopped, or NULL when the bytes are not sound.
+ * They are the broker's inner loop: pointers in registers, and varints of one or two bytes read in place. */
+
+static const uint8_t *read_long_varint(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
-    if (!reader->failed && reader->position < reader->size && reader->bytes[reader->position] < 0x80) {
-        return reader->bytes[reader->position++];
-    }
-    return lq_read_varint(reader);
+    struct lq_reader reader = lq_reader_of(at, (size_t)(end - at));
+    *value = lq_read_varint(&reader);
+    return reader.failed ? NULL : at + reader.position;
 }
 
-static inline int64_t read_varint_signed(struct lq_reader *reader)
+static inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
-    uint64_t value = read_varint(reader);
-    return (int64_t)(value >> 1 ^ (0 - (value & 1)));
+    if (end - at >= 2) {
+        if (at[0] < 0x80) {
+            *value = at[0];
+            return at + 1;
+        }
+        if (at[1] < 0x80 && at[1] != 0) {
+            *value = (uint64_t)(at[0] & 0x7f) | (uint64_t)at[1] << 7;
+            return at + 2;
+        }
+    }
+    uint64_t slow; /* so that *value may stay in a register */
+    at = read_long_varint(at, end, &slow);
+    *value = slow;
+    return at;
 }
 
-/* @length bytes; -1 is null, anything lower fails. */
-static inline struct lq_span read_span(struct lq_reader *reader, int64_t length)
+/* A nullable span: signed length, then bytes; -1 is null, anything lower is not sound. */
+static inline const uint8_t *read_span(const uint8_t *at, const uint8_t *end, struct lq_span *span)
 {
-    if (length == -1) {
-        return lq_span_of(NULL, 0);
+    uint64_t zigzag;
+    at = read_varint(at, end, &zigzag);
+    if (at == NULL) {
+        return NULL;
     }
-    if (reader->failed || length < 0 || (uint64_t)length > reader->size - reader->position) {
-        reader->failed = true;
-        return lq_span_of(NULL, 0);
+    if ((zigzag & 1) != 0) {
+        *span = lq_span_of(NULL, 0);
+        return zigzag == 1 ? at : NULL;
     }
-    const uint8_t *bytes = reader->bytes + reader->position;
-    reader->position += (size_t)length;
-    return lq_span_of(bytes, (size_t)length);
+    uint64_t size = zigzag >> 1;
+    if (size > (uint64_t)(end - at)) {
+        return NULL;
+    }
+    *span = lq_span_of(at, size);
+    return at + size;
 }
 
-/* A header's name: never null. */
-static inline struct lq_span read_name(struct lq_reader *reader)
+/* A header's name: plain length, then bytes. */
+static inline const uint8_t *read_name(const uint8_t *at, const uint8_t *end, struct lq_span *name)
 {
-    uint64_t length = read_varint(reader);
-    return read_span(reader, length > INT64_MAX ? INT64_MIN : (int64_t)length);
+    uint64_t size;
+    at = read_varint(at, end, &size);
+    if (at == NULL || size > (uint64_t)(end - at)) {
+        return NULL;
+    }
+    *name = lq_span_of(at, size);
+    return at + size;
 }
 
-/* Walks the headers of a record to their end and adds what they count as message. */
-static inline void read_headers(struct lq_reader *inner, struct lq_record *record, size_t *message_size)
+static const uint8_t *read_header(const uint8_t *at, const uint8_t *end, struct lq_record_header *header)
 {
-    uint64_t count = read_varint(inner);
-    if (count > LQ_HEADERS_MAX) {
-        inner->failed = true;
-        return;
-    }
-    record->header_count = (uint32_t)count;
-    size_t begin = inner->position;
-    for (uint64_t i = 0; i < count && !inner->failed; i++) {
-        *message_size += read_name(inner).size;
-        *message_size += read_span(inner, read_varint_signed(inner)).size;
-    }
-    record->headers = lq_span_of(inner->bytes + begin, inner->position - begin);
+    at = read_name(at, end, &header->name);
+    return at == NULL ? NULL : read_span(at, end, &header->value);
 }
 
-/* The next record of @reader. False: it is not sound. Its sequence, index and times are not filled in. */
-static inline bool read_record(struct lq_reader *reader, struct lq_record *record, int64_t *delta_ms,
-                               size_t *message_size)
+/* The headers of a record, which end where it does; adds what they count as message. */
+static inline bool read_headers(const uint8_t *at, const uint8_t *end, struct lq_record *record, size_t *message_size)
 {
-    uint64_t length = read_varint(reader);
-    if (reader->failed || length > reader->size - reader->position) {
+    uint64_t count;
+    at = read_varint(at, end, &count);
+    if (at == NULL || count > LQ_HEADERS_MAX) {
         return false;
     }
-    struct lq_reader inner = lq_reader_of(reader->bytes + reader->position, (size_t)length);
-    reader->position += (size_t)length;
-    uint8_t flags = lq_reader_left(&inner) > 0 ? inner.bytes[inner.position++] : 1;
-    *delta_ms = read_varint_signed(&inner);
-    record->key = read_span(&inner, read_varint_signed(&inner));
-    record->value = read_span(&inner, read_varint_signed(&inner));
+    record->header_count = (uint32_t)count;
+    record->headers = lq_span_of(at, (size_t)(end - at));
+    for (; count > 0; count--) {
+        struct lq_record_header header;
+        at = read_header(at, end, &header);
+        if (at == NULL) {
+            return false;
+        }
+        *message_size += header.name.size + header.value.size;
+    }
+    return at == end;
+}
+
+/* The next record. Its sequence, index and time are not filled in. */
+static inline const uint8_t *read_record(const uint8_t *at, const uint8_t *end, struct lq_record *record,
+                                         int64_t *delta_ms, size_t *message_size)
+{
+    uint64_t length;
+    at = read_varint(at, end, &length);
+    if (at == NULL || length > (uint64_t)(end - at) || length == 0 || *at != 0) {
+        return NULL; /* *at: the flags */
+    }
+    end = at + length;
+    uint64_t zigzag;
+    at = read_varint(at + 1, end, &zigzag);
+    at = at == NULL ? NULL : read_span(at, end, &record->key);
+    at = at == NULL ? NULL : read_span(at, end, &record->value);
+    if (at == NULL) {
+        return NULL;
+    }
+    *delta_ms = (int64_t)(zigzag >> 1 ^ (0 - (zigzag & 1)));
     *message_size = record->key.size + record->value.size;
-    read_headers(&inner, record, message_size);
-    return !inner.failed && flags == 0 && inner.position == inner.size;
+    return read_headers(at, end, record, message_size) ? end : NULL;
 }
 
 /* Whether base + delta is a time that a batch may have. */
@@ -233,14 +269,15 @@ static lightq_status unpack_to_scratch(const struct lq_batch_head *head, const u
 }
 
 /* Walks all records: their borders, lengths and times; sums up their sizes. */
-static lightq_status walk(struct lq_reader *reader, struct lq_batch_summary *summary, struct lq_err *err)
+static lightq_status walk(const uint8_t *at, const uint8_t *end, struct lq_batch_summary *summary, struct lq_err *err)
 {
     int64_t max_delta_ms = INT64_MIN;
     for (uint32_t i = 0; i < summary->head.record_count; i++) {
         struct lq_record record;
         int64_t delta_ms;
         size_t message_size;
-        if (!read_record(reader, &record, &delta_ms, &message_size) || !is_time(&summary->head, delta_ms)) {
+        at = read_record(at, end, &record, &delta_ms, &message_size);
+        if (at == NULL || !is_time(&summary->head, delta_ms)) {
             return lq_err_set(err, LIGHTQ_EPROTO, "record %u of the batch is not sound", i);
         }
         max_delta_ms = delta_ms > max_delta_ms ? delta_ms : max_delta_ms;
@@ -250,9 +287,8 @@ static lightq_status walk(struct lq_reader *reader, struct lq_batch_summary *sum
             summary->largest_index = i;
         }
     }
-    if (reader->position != reader->size) {
-        return lq_err_set(err, LIGHTQ_EPROTO, "%zu bytes behind the last record of the batch",
-                          reader->size - reader->position);
+    if (at != end) {
+        return lq_err_set(err, LIGHTQ_EPROTO, "%zu bytes behind the last record of the batch", (size_t)(end - at));
     }
     if (max_delta_ms != summary->head.max_timestamp_delta_ms) {
         return lq_err_set(err, LIGHTQ_EPROTO, "the batch's largest time is not that of its records");
@@ -271,16 +307,15 @@ lightq_status lq_batch_check(const void *bytes, size_t size, const struct lq_bat
     if (status != LIGHTQ_OK) {
         return status;
     }
-    struct lq_reader reader =
-        lq_reader_of((const uint8_t *)bytes + LQ_BATCH_HEADER_BYTES, size - LQ_BATCH_HEADER_BYTES);
+    const uint8_t *records = (const uint8_t *)bytes + LQ_BATCH_HEADER_BYTES;
     if (summary->head.codec != LQ_BATCH_PLAIN) {
         status = unpack_to_scratch(&summary->head, bytes, scratch, err);
         if (status != LIGHTQ_OK) {
             return status;
         }
-        reader = lq_reader_of(scratch->bytes, summary->head.records_size);
+        records = scratch->bytes;
     }
-    status = walk(&reader, summary, err);
+    status = walk(records, records + summary->head.records_size, summary, err);
     if (status == LIGHTQ_OK && summary->largest_message_bytes > message_max) {
         return lq_err_set(err, LIGHTQ_ETOOBIG, "message %u of the batch has %llu bytes, above the limit of %llu",
                           summary->largest_index, (unsigned long long)summary->largest_message_bytes,
@@ -307,7 +342,8 @@ static lightq_status unpack_to_heap(struct lq_batch *batch, const uint8_t *bytes
         batch->unpacked = NULL;
         return status;
     }
-    batch->reader = lq_reader_of(batch->unpacked, size);
+    batch->at = batch->unpacked;
+    batch->end = batch->at + size;
     return LIGHTQ_OK;
 }
 
@@ -321,20 +357,23 @@ lightq_status lq_batch_open(struct lq_batch *batch, const void *bytes, size_t si
     if (batch->head.codec != LQ_BATCH_PLAIN) {
         return unpack_to_heap(batch, bytes, err);
     }
-    batch->reader = lq_reader_of((const uint8_t *)bytes + LQ_BATCH_HEADER_BYTES, size - LQ_BATCH_HEADER_BYTES);
+    batch->at = (const uint8_t *)bytes + LQ_BATCH_HEADER_BYTES;
+    batch->end = (const uint8_t *)bytes + size;
     return LIGHTQ_OK;
 }
 
 lightq_status lq_batch_next(struct lq_batch *batch, struct lq_record *record)
 {
-    if (batch->next_index == batch->head.record_count) {
-        return batch->reader.failed || batch->reader.position != batch->reader.size ? LIGHTQ_EPROTO : LIGHTQ_ENOTFOUND;
+    if (batch->at != NULL && batch->next_index == batch->head.record_count) {
+        return batch->at == batch->end ? LIGHTQ_ENOTFOUND : LIGHTQ_EPROTO;
     }
     int64_t delta_ms;
     size_t message_size;
-    if (batch->reader.failed || !read_record(&batch->reader, record, &delta_ms, &message_size) ||
-        !is_time(&batch->head, delta_ms)) {
-        batch->reader.failed = true;
+    if (batch->at != NULL) {
+        batch->at = read_record(batch->at, batch->end, record, &delta_ms, &message_size);
+    }
+    if (batch->at == NULL || !is_time(&batch->head, delta_ms)) {
+        batch->at = NULL;
         return LIGHTQ_EPROTO;
     }
     record->index = batch->next_index++;
@@ -354,14 +393,13 @@ bool lq_record_header_next(struct lq_span *headers, struct lq_record_header *hea
     if (headers->size == 0) {
         return false;
     }
-    struct lq_reader reader = lq_reader_of(headers->bytes, headers->size);
-    header->name = read_name(&reader);
-    header->value = read_span(&reader, read_varint_signed(&reader));
-    if (reader.failed) {
+    const uint8_t *end = headers->bytes + headers->size;
+    const uint8_t *at = read_header(headers->bytes, end, header);
+    if (at == NULL) {
         headers->size = 0; /* not the headers of a record that was read: end here */
         return false;
     }
-    *headers = lq_span_of(headers->bytes + reader.position, headers->size - reader.position);
+    *headers = lq_span_of(at, (size_t)(end - at));
     return true;
 }
 
