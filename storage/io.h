@@ -2,8 +2,8 @@
  * fault-injecting one for tests and simulation. Nothing above this header knows which.
  *
  * Two ways to call it: at once (blocking: at start, and for small metadata work), and as a job: a short program of
- * writes, syncs, truncations, creations, renames and removals that runs in order on a pool thread and stops at its first
- * failure. The bytes a job writes are pinned until its callback. Loop thread only. Why: docs/architecture.md. */
+ * writes, syncs, truncations, creations, renames and removals that runs in order on a pool thread and stops at its
+ * first failure. The bytes a job writes are pinned until its callback. Loop thread only. Why: docs/architecture.md. */
 #ifndef LQ_STORAGE_IO_H
 #define LQ_STORAGE_IO_H
 
@@ -16,7 +16,8 @@
 
 struct lq_io;
 
-/* An open file: a small number given by the io (not a file descriptor). */
+/* An open file: a number given by the io (not a file descriptor), never given twice in short succession: a stale one is
+ * refused with EIO. Closing a file that a pending job names makes the job's remaining ops on it fail so. */
 typedef int32_t lq_file;
 #define LQ_FILE_NONE (-1)
 
@@ -56,7 +57,7 @@ struct lq_io_job {
     unsigned count;
     unsigned failed; /* the op that failed, when status is not OK */
     struct lq_err err;
-    void (*cb)(struct lq_io_job *job, lightq_status status); /* OK | EIO | ENOSPC | ECANCELED */
+    void (*cb)(struct lq_io_job *job, lightq_status status); /* OK | EIO | ENOSPC | ECANCELED | that of the failed op */
     void *data;
     void *internal[4];
 };
@@ -68,6 +69,9 @@ struct lq_io_stat {
 
 typedef void (*lq_io_list_cb)(void *data, const char *name, bool is_dir);
 
+/* Paths are relative to the io's root, with single '/' between names; "" is the root itself; "." and ".." are refused
+ * (EINVAL). Statuses come from errno values (client/base/err.h): ENOTFOUND, EEXISTS, ENOSPC, EAUTH, ENOMEM, else EIO
+ * (a directory that is not empty, a directory where a file should be, a handle that is not open). */
 struct lq_io_ops {
     lightq_status (*open)(struct lq_io *io, const char *path, enum lq_open_mode mode, lq_file *file,
                           struct lq_err *err);
@@ -79,11 +83,12 @@ struct lq_io_ops {
     lightq_status (*list)(struct lq_io *io, const char *path, lq_io_list_cb cb, void *data, struct lq_err *err);
     /* Blocking: one op of the kinds above. */
     lightq_status (*run)(struct lq_io *io, struct lq_io_op *op, struct lq_err *err);
-    /* Asynchronous. OK: job->cb runs once, later, never inside. Jobs run concurrently with one another. */
+    /* Asynchronous. OK: job->cb runs once, later, never inside. Jobs run concurrently with one another. EBUSY: too many
+     * are pending; ENOMEM; ECANCELED: the io is closing. */
     lightq_status (*submit)(struct lq_io *io, struct lq_io_job *job);
     /* Bytes free for us on the file system, and its size. */
     lightq_status (*space)(struct lq_io *io, uint64_t *free_bytes, uint64_t *total_bytes, struct lq_err *err);
-    /* Exclusive lock on the root, held until the io closes: EBUSY when another process has it. */
+    /* Exclusive lock on the root, held until the io closes: EBUSY when another process, or this one, has it. */
     lightq_status (*lock)(struct lq_io *io, struct lq_err *err);
 };
 
