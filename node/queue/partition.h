@@ -61,6 +61,9 @@ struct lq_partition_request {
     bool duplicate;
     /* Internal. */
     struct lq_partition_request *next;
+    struct lq_partition_request *next_of_producer; /* proposed after this one */
+    struct lq_partition_request *retries;          /* of the same batch: they wait for this proposal */
+    uint64_t index;                                /* of the entry it was proposed as */
     lightq_status result;
 };
 
@@ -126,7 +129,9 @@ enum lq_partition_event {
 struct lq_partition_watcher {
     void (*cb)(struct lq_partition_watcher *watcher, unsigned events);
     void *data;
-    struct lq_partition_watcher *next, **link; /* internal */
+    /* Internal. */
+    struct lq_partition *partition; /* NULL: on no list */
+    struct lq_partition_watcher *next, *previous;
 };
 void lq_partition_watch(struct lq_partition *partition, struct lq_partition_watcher *watcher);
 void lq_partition_unwatch(struct lq_partition_watcher *watcher); /* harmless when it is not on a list */
@@ -144,9 +149,11 @@ struct lq_partition_port {
 
 struct lq_partition_options {
     uint64_t group;
+    lq_replica_id self;
     struct lq_clock *clock;               /* borrowed; stamps */
     const struct lq_partition_port *port; /* borrowed */
     void *port_owner;
+    size_t producers_max;       /* remembered; 0: LQ_PRODUCERS_MAX */
     size_t waiting_max;         /* requests waiting in all; 0: LQ_PARTITION_WAITING_MAX */
     uint64_t waiting_bytes_max; /* of the batches queued and not proposed; 0: LQ_PARTITION_WAITING_BYTES_MAX */
 };

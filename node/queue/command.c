@@ -1,0 +1,114 @@
+/* node/queue/command.c - see command.h. */
+#include "node/queue/command.h"
+
+#include <string.h>
+
+void lq_command_append_head(const struct lq_command *command, uint8_t head[LQ_COMMAND_APPEND_HEAD_BYTES])
+{
+    head[0] = LQ_COMMAND_APPEND;
+    head[1] = LQ_COMMAND_VERSION;
+    lq_put_u16(head + 2, 0);
+    lq_put_u32(head + 4, command->append.batch_crc);
+    lq_put_u64(head + 8, command->append.producer_id);
+    lq_put_u64(head + 16, command->append.sequence);
+    lq_put_u64(head + 24, command->append.expected_offset);
+    lq_put_u32(head + 32, command->append.epoch);
+    lq_put_u32(head + 36, 0);
+}
+
+void lq_command_encode(const struct lq_command *command, struct lq_writer *writer)
+{
+    if (command->type == LQ_COMMAND_APPEND) {
+        uint8_t head[LQ_COMMAND_APPEND_HEAD_BYTES];
+        lq_command_append_head(command, head);
+        lq_write_bytes(writer, head, sizeof head);
+        return;
+    }
+    lq_write_u8(writer, (uint8_t)command->type);
+    lq_write_u8(writer, LQ_COMMAND_VERSION);
+    lq_write_u16(writer, 0);
+    switch (command->type) {
+    case LQ_COMMAND_TRIM:
+        lq_write_u32(writer, 0);
+        lq_write_u64(writer, command->trim.offset);
+        break;
+    case LQ_COMMAND_CONFIG:
+        lq_write_u32(writer, command->config.partition);
+        lq_write_bytes(writer, command->config.topic.bytes, sizeof command->config.topic.bytes);
+        lq_topic_config_encode(&command->config.config, writer);
+        break;
+    case LQ_COMMAND_FORGET:
+        lq_write_u32(writer, 0);
+        lq_write_u64(writer, command->forget.index);
+        break;
+    case LQ_COMMAND_APPEND:
+        break;
+    }
+}
+
+static lightq_status decode_append(struct lq_reader *reader, struct lq_command *command)
+{
+    command->append.batch_crc = lq_read_u32(reader);
+    command->append.producer_id = lq_read_u64(reader);
+    command->append.sequence = lq_read_u64(reader);
+    command->append.expected_offset = lq_read_u64(reader);
+    command->append.epoch = lq_read_u32(reader);
+    uint32_t reserved = lq_read_u32(reader);
+    command->append.batch_size = (uint32_t)lq_reader_left(reader);
+    command->append.batch = lq_read_bytes(reader, command->append.batch_size);
+    return reader->failed || reserved != 0 || command->append.batch_size == 0 ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
+}
+
+static lightq_status decode_config(struct lq_reader *reader, struct lq_command *command)
+{
+    command->config.partition = lq_read_u32(reader);
+    const uint8_t *topic = lq_read_bytes(reader, sizeof command->config.topic.bytes);
+    if (topic == NULL) {
+        return LIGHTQ_ECORRUPT;
+    }
+    memcpy(command->config.topic.bytes, topic, sizeof command->config.topic.bytes);
+    return lq_topic_config_decode(reader, &command->config.config);
+}
+
+/* A reserved word and a number: TRIM and FORGET. */
+static lightq_status decode_number(struct lq_reader *reader, uint64_t *number)
+{
+    uint32_t reserved = lq_read_u32(reader);
+    *number = lq_read_u64(reader);
+    return reader->failed || reserved != 0 ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
+}
+
+lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq_command *command)
+{
+    struct lq_reader reader = lq_reader_of(payload, size);
+    *command = (struct lq_command){.type = (enum lq_command_type)lq_read_u8(&reader)};
+    uint8_t version = lq_read_u8(&reader);
+    uint16_t flags = lq_read_u16(&reader);
+    if (reader.failed) {
+        return LIGHTQ_ECORRUPT;
+    }
+    if (version != LQ_COMMAND_VERSION || flags != 0) {
+        return LIGHTQ_EVERSION;
+    }
+    lightq_status status = LIGHTQ_ECORRUPT;
+    switch (command->type) {
+    case LQ_COMMAND_APPEND:
+        status = decode_append(&reader, command);
+        break;
+    case LQ_COMMAND_TRIM:
+        status = decode_number(&reader, &command->trim.offset);
+        break;
+    case LQ_COMMAND_CONFIG:
+        status = decode_config(&reader, command);
+        break;
+    case LQ_COMMAND_FORGET:
+        status = decode_number(&reader, &command->forget.index);
+        break;
+    default:
+        return LIGHTQ_ECORRUPT;
+    }
+    if (status == LIGHTQ_OK && lq_reader_left(&reader) != 0) {
+        status = LIGHTQ_ECORRUPT;
+    }
+    return status;
+}

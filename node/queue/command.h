@@ -1,0 +1,70 @@
+/* node/queue/command.h - the commands of a partition's log: the payload of its entries of type COMMAND. Little endian.
+ * Drawn with examples in docs/format/commands.md.
+ *
+ *      0  type     u8    enum lq_command_type
+ *      1  version  u8    1
+ *      2  flags    u16   0
+ *   APPEND             4 batch_crc u32 | 8 producer u64 | 16 sequence u64 | 24 expected_offset u64 (all ones: any) |
+ *                     32 epoch u32 | 36 reserved u32, 0 | 40 record batch ...
+ *   TRIM               4 reserved u32, 0 | 8 offset u64 (all ones: the end): drop every message below it
+ *   CONFIG             4 partition u32 | 8 topic uuid, 16 bytes | 24 topic configuration (topic_config.h)
+ *   FORGET             4 reserved u32, 0 | 8 index u64: forget producers whose last batch has this index or a lower one
+ *
+ * Offset, stamp and message count of a batch are in the entry's header (storage/format.h). Other types are ECORRUPT,
+ * other versions EVERSION: such a replica must stop, since others may know what to do with them.
+ *
+ * Called by partition.c and state.c, and by whoever reads the log for consumers. Pure functions. */
+#ifndef LQ_NODE_QUEUE_COMMAND_H
+#define LQ_NODE_QUEUE_COMMAND_H
+
+#include <stdint.h>
+
+#include "client/base/buf.h"
+#include "client/base/err.h"
+#include "client/base/id.h"
+#include "node/queue/topic_config.h"
+
+/* A number is never used again. Reserved: 16 GROUP_CREATE, 17 GROUP_DELETE, 18 GROUP_SEEK, 19 COMMIT, 20 SETTLE,
+ * 21 INTENT, 22 DONE. */
+enum lq_command_type {
+    LQ_COMMAND_APPEND = 1,
+    LQ_COMMAND_TRIM = 2,
+    LQ_COMMAND_CONFIG = 3,
+    LQ_COMMAND_FORGET = 4,
+};
+
+#define LQ_COMMAND_VERSION           1
+#define LQ_COMMAND_APPEND_HEAD_BYTES 40
+#define LQ_COMMAND_BYTES_MAX         512 /* of every command but APPEND */
+
+struct lq_command {
+    enum lq_command_type type;
+    union {
+        struct {
+            uint64_t producer_id, sequence, expected_offset;
+            uint32_t epoch, batch_crc;
+            const uint8_t *batch; /* inside the payload */
+            uint32_t batch_size;
+        } append;
+        struct {
+            uint64_t offset;
+        } trim;
+        struct {
+            struct lq_id topic;
+            uint32_t partition;
+            struct lq_topic_config config;
+        } config;
+        struct {
+            uint64_t index;
+        } forget;
+    };
+};
+
+/* OK | ECORRUPT | EVERSION. Pointers of @command go into @payload. */
+lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq_command *command) LQ_MUST_CHECK;
+/* Writes the whole command; of an APPEND the head without the batch. */
+void lq_command_encode(const struct lq_command *command, struct lq_writer *writer);
+/* The head of an APPEND, without a writer: what the way of a message uses. */
+void lq_command_append_head(const struct lq_command *command, uint8_t head[LQ_COMMAND_APPEND_HEAD_BYTES]);
+
+#endif

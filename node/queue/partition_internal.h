@@ -1,0 +1,64 @@
+/* node/queue/partition_internal.h - what partition.c (the machine, watchers, life) and intake.c (requests and
+ * proposals) share. Nobody else includes it. */
+#ifndef LQ_NODE_QUEUE_PARTITION_INTERNAL_H
+#define LQ_NODE_QUEUE_PARTITION_INTERNAL_H
+
+#include "node/queue/partition.h"
+#include "node/queue/state.h"
+#include "node/queue/tail.h"
+
+/* Requests in the order they came. */
+struct lq_request_queue {
+    struct lq_partition_request *first, *last;
+};
+
+struct lq_partition {
+    struct lq_partition_options options;
+    struct lq_group *group;
+    struct lq_queue_state state;
+
+    /* What Raft said last. */
+    bool leading, stopped;
+    uint64_t term;
+    lq_replica_id leader;
+    struct lq_err why; /* it stopped */
+
+    /* While leading. */
+    struct lq_tail tail;
+    struct lq_request_queue proposed; /* in the log, not applied; by index */
+    struct lq_request_queue queued; /* not judged yet: the group's window is full, or they came inside a machine call */
+    struct lq_request_queue decided; /* to be told in the next turn */
+    uint64_t queued_bytes;
+    size_t waiting;      /* in all of them, retries included */
+    bool blocked;        /* the window is full: wait for an apply */
+    uint64_t trim_entry; /* of a TRIM not applied yet; 0: none */
+    uint64_t config_entry;
+
+    /* What the catalog wants. */
+    bool has_wanted;
+    struct lq_id wanted_topic;
+    uint32_t wanted_number;
+    struct lq_topic_config wanted_config;
+
+    unsigned in_machine; /* > 0: inside a machine call: propose nothing */
+    bool woken;
+    unsigned events;                                 /* watchers have not been told of */
+    struct lq_partition_watcher *watchers, *telling; /* telling: whose turn is next while they are told */
+
+    uint64_t trim_index; /* entries up to it are below start_offset */
+    bool trim_stale;
+};
+
+/* intake.c */
+void lq_intake_lead(struct lq_partition *partition);
+/* Leadership is gone: proposals get ELEADERSHIPLOST, the others @status. */
+void lq_intake_drop(struct lq_partition *partition, lightq_status status);
+/* @entry was applied and is @command: answers what was proposed as it. */
+void lq_intake_applied(struct lq_partition *partition, const struct lq_entry *entry, const struct lq_command *command);
+void lq_intake_turn(struct lq_partition *partition);
+bool lq_intake_needs_turn(const struct lq_partition *partition);
+
+/* partition.c */
+void lq_partition_wake(struct lq_partition *partition);
+
+#endif

@@ -1,0 +1,198 @@
+/* node/queue/producers.c - see producers.h. */
+#include "node/queue/producers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PRODUCER_BYTES 32 /* the least one takes in a checkpoint */
+
+enum lq_verdict lq_sequence_judge(bool known, uint32_t known_epoch, uint64_t next_sequence, uint32_t epoch,
+                                  uint64_t sequence, uint32_t count)
+{
+    if (known && epoch < known_epoch) {
+        return LQ_VERDICT_FENCED;
+    }
+    if (!known || epoch > known_epoch) {
+        return sequence == 0 ? LQ_VERDICT_NEXT : LQ_VERDICT_GAP;
+    }
+    if (sequence == next_sequence) {
+        return LQ_VERDICT_NEXT;
+    }
+    return sequence + count <= next_sequence ? LQ_VERDICT_OLD : LQ_VERDICT_GAP;
+}
+
+static void unlink_from_order(struct lq_producers *producers, struct lq_producer *producer)
+{
+    *(producer->older != NULL ? &producer->older->newer : &producers->oldest) = producer->newer;
+    *(producer->newer != NULL ? &producer->newer->older : &producers->newest) = producer->older;
+}
+
+static void link_as_newest(struct lq_producers *producers, struct lq_producer *producer)
+{
+    producer->older = producers->newest;
+    producer->newer = NULL;
+    *(producers->newest != NULL ? &producers->newest->newer : &producers->oldest) = producer;
+    producers->newest = producer;
+}
+
+static void drop(struct lq_producers *producers, struct lq_producer *producer)
+{
+    unlink_from_order(producers, producer);
+    HASH_DEL(producers->table, producer);
+    producers->count--;
+    free(producer);
+}
+
+void lq_producers_deinit(struct lq_producers *producers)
+{
+    while (producers->oldest != NULL) {
+        drop(producers, producers->oldest);
+    }
+}
+
+struct lq_producer *lq_producers_find(const struct lq_producers *producers, uint64_t id)
+{
+    struct lq_producer *producer = NULL;
+    HASH_FIND(hh, producers->table, &id, sizeof id, producer);
+    return producer;
+}
+
+const struct lq_batch_place *lq_producer_batch(const struct lq_producer *producer, uint64_t sequence, uint32_t count)
+{
+    for (uint32_t i = 0; i < producer->kept; i++) {
+        if (producer->batches[i].sequence == sequence && producer->batches[i].count == count) {
+            return &producer->batches[i];
+        }
+    }
+    return NULL;
+}
+
+/* A new one, in the table and newest; NULL when out of memory. */
+static struct lq_producer *add(struct lq_producers *producers, uint64_t id)
+{
+    struct lq_producer *producer = calloc(1, sizeof *producer);
+    if (producer == NULL) {
+        return NULL;
+    }
+    producer->id = id;
+    HASH_ADD(hh, producers->table, id, sizeof producer->id, producer);
+    if (producer->hh.tbl == NULL) {
+        free(producer);
+        return NULL;
+    }
+    link_as_newest(producers, producer);
+    producers->count++;
+    return producer;
+}
+
+lightq_status lq_producers_applied(struct lq_producers *producers, uint64_t id, uint32_t epoch, uint64_t index,
+                                   const struct lq_batch_place *batch)
+{
+    struct lq_producer *producer = lq_producers_find(producers, id);
+    if (producer != NULL) {
+        unlink_from_order(producers, producer);
+        link_as_newest(producers, producer);
+    } else if (producers->count >= LQ_PRODUCERS_MAX) {
+        return LIGHTQ_ELIMIT;
+    } else if ((producer = add(producers, id)) == NULL) {
+        return LIGHTQ_ENOMEM;
+    }
+    if (epoch != producer->epoch) {
+        producer->epoch = epoch;
+        producer->kept = 0;
+    }
+    if (producer->kept == LQ_PRODUCER_BATCHES_KEPT) {
+        memmove(producer->batches, producer->batches + 1, sizeof producer->batches - sizeof producer->batches[0]);
+        producer->kept--;
+    }
+    producer->batches[producer->kept++] = *batch;
+    producer->next_sequence = batch->sequence + batch->count;
+    producer->last_index = index;
+    return LIGHTQ_OK;
+}
+
+void lq_producers_forget(struct lq_producers *producers, uint64_t index)
+{
+    while (producers->oldest != NULL && producers->oldest->last_index <= index) {
+        drop(producers, producers->oldest);
+    }
+}
+
+void lq_producers_save(const struct lq_producers *producers, struct lq_writer *writer)
+{
+    lq_write_u32(writer, (uint32_t)producers->count);
+    for (const struct lq_producer *producer = producers->oldest; producer != NULL; producer = producer->newer) {
+        lq_write_u64(writer, producer->id);
+        lq_write_u64(writer, producer->next_sequence);
+        lq_write_u64(writer, producer->last_index);
+        lq_write_u32(writer, producer->epoch);
+        lq_write_u32(writer, producer->kept);
+        for (uint32_t i = 0; i < producer->kept; i++) {
+            const struct lq_batch_place *batch = &producer->batches[i];
+            lq_write_u64(writer, batch->sequence);
+            lq_write_u64(writer, batch->base_offset);
+            lq_write_u64(writer, batch->term);
+            lq_write_u64(writer, batch->timestamp_ms);
+            lq_write_u32(writer, batch->count);
+        }
+    }
+}
+
+/* The batches follow one another without a gap and end where the producer goes on. At least one is kept. */
+static bool load_batches(struct lq_producer *producer, struct lq_reader *reader, uint64_t offset_end)
+{
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < producer->kept; i++) {
+        struct lq_batch_place *batch = &producer->batches[i];
+        batch->sequence = lq_read_u64(reader);
+        batch->base_offset = lq_read_u64(reader);
+        batch->term = lq_read_u64(reader);
+        batch->timestamp_ms = lq_read_u64(reader);
+        batch->count = lq_read_u32(reader);
+        if (reader->failed || batch->count == 0 || batch->count > LQ_BATCH_RECORDS_MAX ||
+            batch->sequence > UINT64_MAX - batch->count || batch->base_offset < offset ||
+            batch->base_offset > offset_end || offset_end - batch->base_offset < batch->count) {
+            return false;
+        }
+        offset = batch->base_offset + batch->count;
+        if (i > 0 && producer->batches[i - 1].sequence + producer->batches[i - 1].count != batch->sequence) {
+            return false;
+        }
+    }
+    const struct lq_batch_place *last = &producer->batches[producer->kept - 1];
+    return last->sequence + last->count == producer->next_sequence;
+}
+
+lightq_status lq_producers_load(struct lq_producers *producers, struct lq_reader *reader, uint64_t index_max,
+                                uint64_t offset_end)
+{
+    size_t count = lq_read_u32(reader);
+    if (count > LQ_PRODUCERS_MAX || lq_reader_left(reader) < count * PRODUCER_BYTES) {
+        return LIGHTQ_ECORRUPT;
+    }
+    uint64_t last_index = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t id = lq_read_u64(reader);
+        if (reader->failed || id == 0 || lq_producers_find(producers, id) != NULL) {
+            return LIGHTQ_ECORRUPT;
+        }
+        struct lq_producer *producer = add(producers, id);
+        if (producer == NULL) {
+            return LIGHTQ_ENOMEM;
+        }
+        producer->next_sequence = lq_read_u64(reader);
+        producer->last_index = lq_read_u64(reader);
+        producer->epoch = lq_read_u32(reader);
+        uint32_t kept = lq_read_u32(reader);
+        if (reader->failed || kept == 0 || kept > LQ_PRODUCER_BATCHES_KEPT || producer->last_index <= last_index ||
+            producer->last_index > index_max) {
+            return LIGHTQ_ECORRUPT;
+        }
+        last_index = producer->last_index;
+        producer->kept = kept;
+        if (!load_batches(producer, reader, offset_end)) {
+            return LIGHTQ_ECORRUPT;
+        }
+    }
+    return reader->failed ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
+}

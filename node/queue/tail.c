@@ -1,0 +1,188 @@
+/* node/queue/tail.c - see tail.h. */
+#include "node/queue/tail.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void lq_tail_start(struct lq_tail *tail, const struct lq_queue_state *state)
+{
+    lq_tail_drop(tail);
+    tail->next_offset = state->end_offset;
+    tail->timestamp_ms = state->timestamp_ms;
+    tail->producer_count = state->producers.count;
+}
+
+void lq_tail_drop(struct lq_tail *tail)
+{
+    struct lq_tail_producer *producer;
+    struct lq_tail_producer *next;
+    HASH_ITER(hh, tail->table, producer, next)
+    {
+        HASH_DEL(tail->table, producer);
+        free(producer);
+    }
+    *tail = (struct lq_tail){.table = NULL};
+}
+
+static struct lq_tail_producer *find(const struct lq_tail *tail, uint64_t id)
+{
+    struct lq_tail_producer *producer = NULL;
+    HASH_FIND(hh, tail->table, &id, sizeof id, producer);
+    return producer;
+}
+
+/* The applied producer, unless it will be forgotten before anything proposed now is applied. */
+static const struct lq_producer *find_applied(const struct lq_tail *tail, const struct lq_queue_state *state,
+                                              const struct lq_tail_producer *in_flight, uint64_t id)
+{
+    const struct lq_producer *producer = lq_producers_find(&state->producers, id);
+    if (producer != NULL && in_flight == NULL && producer->last_index <= tail->forget_index) {
+        return NULL; /* with a batch in flight it will have a higher index by then */
+    }
+    return producer;
+}
+
+/* All messages of @request come before the next sequence: where are they? */
+static enum lq_tail_verdict judge_old(const struct lq_tail_producer *in_flight, const struct lq_producer *applied,
+                                      const struct lq_partition_request *request,
+                                      struct lq_partition_request **proposed, const struct lq_batch_place **place)
+{
+    if (in_flight != NULL) {
+        for (struct lq_partition_request *at = in_flight->first; at != NULL; at = at->next_of_producer) {
+            if (at->epoch == request->epoch && at->base_sequence == request->base_sequence &&
+                at->message_count == request->message_count) {
+                *proposed = at;
+                return LQ_TAIL_PROPOSED;
+            }
+        }
+    }
+    if (applied == NULL || applied->epoch != request->epoch ||
+        request->base_sequence + request->message_count > applied->next_sequence) {
+        return LQ_TAIL_GAP; /* it overlaps proposals in another cut: nobody can say that it is stored */
+    }
+    *place = lq_producer_batch(applied, request->base_sequence, request->message_count);
+    return *place != NULL ? LQ_TAIL_STORED : LQ_TAIL_FORGOTTEN;
+}
+
+enum lq_tail_verdict lq_tail_judge(const struct lq_tail *tail, const struct lq_queue_state *state,
+                                   const struct lq_partition_request *request, size_t producers_max,
+                                   struct lq_partition_request **proposed, const struct lq_batch_place **place)
+{
+    if (request->producer_id == 0) {
+        return LQ_TAIL_NEXT;
+    }
+    const struct lq_tail_producer *in_flight = find(tail, request->producer_id);
+    const struct lq_producer *applied = find_applied(tail, state, in_flight, request->producer_id);
+    bool known = in_flight != NULL || applied != NULL;
+    uint32_t epoch = in_flight != NULL ? in_flight->epoch : applied != NULL ? applied->epoch : 0;
+    uint64_t next = in_flight != NULL ? in_flight->next_sequence : applied != NULL ? applied->next_sequence : 0;
+    switch (lq_sequence_judge(known, epoch, next, request->epoch, request->base_sequence, request->message_count)) {
+    case LQ_VERDICT_NEXT:
+        return known || tail->producer_count < producers_max ? LQ_TAIL_NEXT : LQ_TAIL_FULL;
+    case LQ_VERDICT_OLD:
+        return judge_old(in_flight, applied, request, proposed, place);
+    case LQ_VERDICT_FENCED:
+        return LQ_TAIL_FENCED;
+    case LQ_VERDICT_GAP:
+        break;
+    }
+    return LQ_TAIL_GAP;
+}
+
+lightq_status lq_tail_reserve(struct lq_tail *tail, const struct lq_partition_request *request,
+                              struct lq_tail_producer **producer)
+{
+    *producer = NULL;
+    if (request->producer_id == 0) {
+        return LIGHTQ_OK;
+    }
+    struct lq_tail_producer *found = find(tail, request->producer_id);
+    if (found == NULL) {
+        found = calloc(1, sizeof *found);
+        if (found == NULL) {
+            return LIGHTQ_ENOMEM;
+        }
+        found->id = request->producer_id;
+        HASH_ADD(hh, tail->table, id, sizeof found->id, found);
+        if (found->hh.tbl == NULL) {
+            free(found);
+            return LIGHTQ_ENOMEM;
+        }
+    }
+    *producer = found;
+    return LIGHTQ_OK;
+}
+
+void lq_tail_release(struct lq_tail *tail, struct lq_tail_producer *producer)
+{
+    if (producer != NULL && producer->first == NULL) {
+        HASH_DEL(tail->table, producer);
+        free(producer);
+    }
+}
+
+void lq_tail_proposed(struct lq_tail *tail, const struct lq_queue_state *state, struct lq_tail_producer *producer,
+                      struct lq_partition_request *request)
+{
+    tail->next_offset += request->message_count;
+    tail->timestamp_ms = request->timestamp_ms;
+    if (producer == NULL) {
+        return;
+    }
+    if (producer->first == NULL) {
+        const struct lq_producer *applied = lq_producers_find(&state->producers, producer->id);
+        if (applied == NULL || applied->last_index <= tail->forget_index) {
+            tail->producer_count++;
+        }
+        producer->first = request;
+    } else {
+        producer->last->next_of_producer = request;
+    }
+    producer->last = request;
+    request->next_of_producer = NULL;
+    producer->epoch = request->epoch;
+    producer->next_sequence = request->base_sequence + request->message_count;
+}
+
+void lq_tail_applied(struct lq_tail *tail, struct lq_partition_request *request)
+{
+    if (request->producer_id == 0) {
+        return;
+    }
+    struct lq_tail_producer *producer = find(tail, request->producer_id);
+    assert(producer != NULL && producer->first == request);
+    producer->first = request->next_of_producer;
+    lq_tail_release(tail, producer);
+}
+
+uint64_t lq_tail_forget_below(const struct lq_tail *tail, const struct lq_queue_state *state, size_t count,
+                              size_t *forgotten)
+{
+    uint64_t index = 0;
+    *forgotten = 0;
+    if (tail->forget_entry != 0) {
+        return 0; /* one at a time: which producers go is decided when it is proposed */
+    }
+    for (const struct lq_producer *producer = state->producers.oldest; producer != NULL && *forgotten < count;
+         producer = producer->newer) {
+        if (find(tail, producer->id) == NULL) {
+            index = producer->last_index;
+            ++*forgotten;
+        }
+    }
+    return index;
+}
+
+void lq_tail_forget_proposed(struct lq_tail *tail, uint64_t index, uint64_t entry, size_t forgotten)
+{
+    tail->forget_index = index;
+    tail->forget_entry = entry;
+    tail->producer_count -= forgotten;
+}
+
+void lq_tail_forget_applied(struct lq_tail *tail, uint64_t entry)
+{
+    if (tail->forget_entry == entry) {
+        tail->forget_entry = 0;
+    }
+}

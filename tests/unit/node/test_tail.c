@@ -1,0 +1,236 @@
+/* test_tail.c - the speculative tail against a model: whatever clients send, whenever entries commit and leaders
+ * change, apply never comes to another verdict than submit did, every request is answered once, and every producer's
+ * messages are stored once and in order. */
+#include "tests/unit/node/queue_fixture.h"
+
+#define CLIENTS  9
+#define STEPS    4000
+#define REQUESTS 20000
+#define SEEDS    12
+
+/* A client that keeps the rules now and then: up to five batches in flight, retries, new epochs, nonsense. */
+struct client {
+    uint32_t epoch;
+    uint64_t next;
+    struct produced *sent[5];
+};
+
+struct world {
+    struct fixture leader, follower;
+    struct produced *requests;
+    size_t used;
+    struct client clients[CLIENTS];
+    uint64_t random;
+    unsigned accepted, duplicates, refused, lost;
+    bool forgets; /* producers may be forgotten and begin again */
+};
+
+static void follow_up(struct world *w)
+{
+    while (w->follower.log.applied < w->leader.log.applied) {
+        const struct lq_entry *entry = &w->leader.log.at[w->follower.log.applied++].entry;
+        assert_int_equal(lq_partition_apply(w->follower.partition, entry), LIGHTQ_OK);
+    }
+}
+
+static void send_batch(struct world *w, unsigned who, uint32_t epoch, uint64_t sequence, uint32_t count)
+{
+    struct produced *p = &w->requests[w->used++];
+    lightq_status status = produce(&w->leader, p, who + 1, epoch, sequence, count);
+    struct client *client = &w->clients[who];
+    if (status != LIGHTQ_OK) {
+        p->answers = 1; /* the answer was the return value */
+        p->status = status;
+        w->refused++;
+        return;
+    }
+    if (epoch == client->epoch && sequence == client->next) {
+        client->next += count;
+        memmove(client->sent + 1, client->sent, sizeof client->sent - sizeof client->sent[0]);
+        client->sent[0] = p;
+    }
+}
+
+static void client_step(struct world *w)
+{
+    unsigned who = (unsigned)random_below(&w->random, CLIENTS);
+    struct client *client = &w->clients[who];
+    uint64_t what = random_below(&w->random, 100);
+    uint32_t count = (uint32_t)random_below(&w->random, 3) + 1;
+    if (what < 60) {
+        send_batch(w, who, client->epoch, client->next, count);
+    } else if (what < 80) {
+        const struct produced *old = client->sent[random_below(&w->random, 5)];
+        if (old != NULL) {
+            send_batch(w, who, old->request.epoch, old->request.base_sequence, old->request.message_count);
+        }
+    } else if (what < 90) {
+        send_batch(w, who, client->epoch, random_below(&w->random, client->next + 5), count);
+    } else if (what < 93) {
+        client->epoch++;
+        client->next = 0;
+        memset(client->sent, 0, sizeof client->sent);
+    } else if (client->epoch > 0) {
+        send_batch(w, who, client->epoch - 1, client->next, count);
+    }
+}
+
+/* Leadership is lost; some of what was not applied is cut, the rest is committed; the same node leads again. */
+static void change_leader(struct world *w)
+{
+    struct fake_log *log = &w->leader.log;
+    lq_partition_machine_ops.follow(w->leader.partition, 2, log->term);
+    size_t kept = log->applied + random_below(&w->random, log->count - log->applied + 1);
+    while (log->count > kept) {
+        free(log->at[--log->count].payload);
+    }
+    fixture_lead(&w->leader);
+    follow_up(w);
+    for (unsigned who = 0; who < CLIENTS; who++) { /* what they may assume: nothing. They begin anew */
+        w->clients[who].epoch++;
+        w->clients[who].next = 0;
+        memset(w->clients[who].sent, 0, sizeof w->clients[who].sent);
+    }
+}
+
+static void check_answers(struct world *w)
+{
+    for (size_t i = 0; i < w->used; i++) {
+        const struct produced *p = &w->requests[i];
+        assert_int_equal(p->answers, 1);
+        w->accepted += p->status == LIGHTQ_OK && !p->request.duplicate;
+        w->duplicates += p->status == LIGHTQ_OK && p->request.duplicate;
+        w->lost += p->status == LIGHTQ_ELEADERSHIPLOST;
+    }
+}
+
+/* Goes through the committed log as a reader would: of each producer and epoch every sequence once, in order, without a
+ * gap; and each acknowledged batch at the offset that was told. */
+static void check_log(const struct world *w)
+{
+    uint32_t epochs[CLIENTS] = {0};
+    uint64_t next[CLIENTS] = {0};
+    uint64_t offset = 0;
+    for (size_t i = 0; i < w->leader.log.applied; i++) {
+        const struct lq_entry *entry = &w->leader.log.at[i].entry;
+        struct lq_command command;
+        if (entry->type != LQ_ENTRY_COMMAND) {
+            continue;
+        }
+        assert_int_equal(lq_command_decode(entry->payload, entry->payload_size, &command), LIGHTQ_OK);
+        if (command.type != LQ_COMMAND_APPEND) {
+            continue;
+        }
+        size_t who = command.append.producer_id - 1;
+        if (command.append.epoch > epochs[who]) {
+            epochs[who] = command.append.epoch;
+            next[who] = 0;
+        }
+        assert_int_equal(command.append.epoch, epochs[who]);
+        assert_int_equal(entry->base_offset, offset);
+        offset += entry->message_count;
+        if (command.append.sequence != next[who]) {
+            assert_true(w->forgets);
+            assert_int_equal(command.append.sequence, 0); /* forgotten, and begun again with the same epoch */
+        }
+        next[who] = command.append.sequence + entry->message_count;
+    }
+    assert_int_equal(offset, lq_partition_end(w->leader.partition));
+}
+
+static void check_offsets(const struct world *w)
+{
+    for (size_t i = 0; i < w->used; i++) {
+        const struct lq_partition_request *request = &w->requests[i].request;
+        if (w->requests[i].status != LIGHTQ_OK) {
+            continue;
+        }
+        bool found = false;
+        for (size_t k = 0; k < w->leader.log.applied && !found; k++) {
+            const struct lq_entry *entry = &w->leader.log.at[k].entry;
+            found = entry->type == LQ_ENTRY_COMMAND && entry->message_count == request->message_count &&
+                    entry->base_offset == request->base_offset &&
+                    lq_get_u64(entry->payload + 8) == request->producer_id &&
+                    lq_get_u64(entry->payload + 16) == request->base_sequence && entry->term == request->term &&
+                    lq_get_u32(entry->payload + 32) == request->epoch && entry->timestamp_ms == request->timestamp_ms;
+        }
+        assert_true(found);
+    }
+}
+
+static void run_seed(uint64_t seed, size_t producers_max, unsigned *duplicates, unsigned *lost)
+{
+    struct world w = {.random = seed, .forgets = producers_max < CLIENTS};
+    w.requests = calloc(REQUESTS, sizeof *w.requests);
+    assert_non_null(w.requests);
+    fixture_init(&w.leader);
+    fixture_init(&w.follower);
+    lq_partition_free(w.leader.partition);
+    fixture_partition(&w.leader, producers_max, 64, 16 * BATCH_BYTES);
+    w.leader.log.window = 12;
+    fixture_lead(&w.leader);
+    follow_up(&w);
+
+    for (unsigned i = 0; i < STEPS; i++) {
+        uint64_t what = random_below(&w.random, 1000);
+        w.leader.clock.wall_ms += random_below(&w.random, 3);
+        if (what < 700) {
+            client_step(&w);
+        } else if (what < 990) {
+            fixture_apply(&w.leader, random_below(&w.random, 6));
+            lq_partition_turn(w.leader.partition);
+        } else {
+            change_leader(&w);
+        }
+        follow_up(&w);
+    }
+    do {
+        fixture_apply_all(&w.leader);
+        fixture_turn(&w.leader);
+    } while (w.leader.log.applied < w.leader.log.count);
+    follow_up(&w);
+
+    check_answers(&w);
+    check_log(&w);
+    check_offsets(&w);
+    assert_same_state(w.leader.partition, w.follower.partition);
+    assert_true(w.accepted > STEPS / 10);
+    assert_true(w.refused > 0);
+    *duplicates += w.duplicates;
+    *lost += w.lost;
+    fixture_deinit(&w.leader);
+    fixture_deinit(&w.follower);
+    free(w.requests);
+}
+
+static void test_tail_random_clients_and_leaders_agree_with_the_log(void **state)
+{
+    (void)state;
+    unsigned duplicates = 0;
+    unsigned lost = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        run_seed(seed, LQ_PRODUCERS_MAX, &duplicates, &lost);
+    }
+    assert_true(duplicates > 100 && lost > 100);
+}
+
+static void test_tail_forgetting_producers_agrees_with_the_log(void **state)
+{
+    (void)state;
+    unsigned duplicates = 0;
+    unsigned lost = 0;
+    for (uint64_t seed = 101; seed <= 100 + SEEDS; seed++) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        run_seed(seed, 1 + seed % (CLIENTS - 1), &duplicates, &lost);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tail_random_clients_and_leaders_agree_with_the_log),
+        cmocka_unit_test(test_tail_forgetting_producers_agrees_with_the_log),
+    };
+    return cmocka_run_group_tests_name("tail", tests, NULL, NULL);
+}
