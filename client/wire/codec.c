@@ -3,6 +3,7 @@
 #include "client/wire/codec.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/base/limits.h"
@@ -25,6 +26,24 @@ static struct kind kind_of(uint16_t type)
     default:
         return (struct kind){NULL, 0};
     }
+}
+
+static void *on_alloc(void *context, size_t size)
+{
+    (void)context;
+    return malloc(size);
+}
+
+static void on_free(void *context, void *pointer)
+{
+    (void)context;
+    free(pointer);
+}
+
+/* malloc and free, but called from here, where the tests can make them fail. By value: it has no state. */
+static ProtobufCAllocator allocator(void)
+{
+    return (ProtobufCAllocator){.alloc = on_alloc, .free = on_free};
 }
 
 lightq_status lq_codec_frame(struct lq_envelope *envelope, const ProtobufCMessage *message, struct lq_writer *out)
@@ -66,7 +85,8 @@ lightq_status lq_codec_unpack(uint16_t type, const void *body, size_t size, void
         return status;
     }
     /* The scan is stricter than the unpacking, so only memory can be missing now. */
-    *message = protobuf_c_message_unpack(kind.descriptor, NULL, size, bytes);
+    ProtobufCAllocator memory = allocator();
+    *message = protobuf_c_message_unpack(kind.descriptor, &memory, size, bytes);
     if (*message == NULL) {
         return lq_err_set(err, LIGHTQ_ENOMEM, "out of memory for a message of type %s", lq_message_name(type));
     }
@@ -76,7 +96,8 @@ lightq_status lq_codec_unpack(uint16_t type, const void *body, size_t size, void
 void lq_codec_free(void *message)
 {
     if (message != NULL) {
-        protobuf_c_message_free_unpacked(message, NULL);
+        ProtobufCAllocator memory = allocator();
+        protobuf_c_message_free_unpacked(message, &memory);
     }
 }
 
