@@ -1,6 +1,6 @@
 /* raft/host.h - all Raft groups of one shard: their timers, storage and messages. Called by node/ and by the
- * simulation. Uses storage/store.h for the disk, raft/link.h for the network, a clock. No I/O of its own, no threads, no
- * global state: with a fake clock, an in-memory link and io_mem it is deterministic. Loop thread only.
+ * simulation. Uses storage/store.h for the disk, raft/link.h for the network, a clock. No I/O of its own, no threads,
+ * no global state: with a fake clock, an in-memory link and io_mem it is deterministic. Loop thread only.
  *
  * One turn: the owner gives events (frames via the link's events, store completions, submits), then calls
  * lq_host_turn(), which sends what gathered and starts the store's flush. lq_host_deadline_us() says when
@@ -89,11 +89,14 @@ struct lq_host_events {
 
 /* @store and @link and @clock are borrowed until close. */
 lightq_status lq_host_new(const struct lq_host_options *options, struct lq_clock *clock, struct lq_store *store,
-                          struct lq_link *link, const struct lq_host_events *events, void *owner,
-                          struct lq_host **host, struct lq_err *err) LQ_MUST_CHECK;
+                          struct lq_link *link, const struct lq_host_events *events, void *owner, struct lq_host **host,
+                          struct lq_err *err) LQ_MUST_CHECK;
 /* Stops every group without a word to anybody (leaders should be handed over first: lq_host_drain) and frees all.
  * The store stays. No event or machine call is made afterwards. */
 void lq_host_free(struct lq_host *host);
+
+/* The same after lq_store_abandon, as a crash: no log is touched, and what was pinned for its reads is freed too. */
+void lq_host_abandon(struct lq_host *host);
 
 /* What to plug into the link's owner: receive, up, down. */
 extern const struct lq_link_events lq_host_link_events; /* owner = struct lq_host * */
@@ -103,9 +106,20 @@ void lq_host_turn(struct lq_host *host);
 uint64_t lq_host_deadline_us(struct lq_host *host);
 void lq_host_tick(struct lq_host *host);
 
-/* Hands leadership of every group over; done when lq_host_leading() is 0. */
+/* Hands leadership of every group over, and goes on doing so; done when lq_host_leading() is 0, which from then on
+ * leaves out groups whose only voter is here. */
 void lq_host_drain(struct lq_host *host);
 size_t lq_host_leading(const struct lq_host *host);
+
+struct lq_host_counters {
+    uint64_t messages_dropped; /* not sent: no connection, a full queue, no memory (Raft sends again) */
+    uint64_t messages_refused; /* received and not given to Raft: another incarnation, a second leader, and the like */
+    uint64_t frames_malformed; /* EPROTO */
+    uint64_t groups_failed;    /* replicas that stopped */
+    uint64_t stalls;           /* leaders that handed over for a disk that stores nothing */
+    uint64_t peers_lost;       /* followers that lost entries they had acknowledged */
+};
+void lq_host_count_up(const struct lq_host *host, struct lq_host_counters *counters);
 
 /* Space as last reported by a node's heartbeat; 0 when not known. */
 uint64_t lq_host_free_bytes(const struct lq_host *host, uint32_t node);
@@ -113,9 +127,9 @@ uint64_t lq_host_free_bytes(const struct lq_host *host, uint32_t node);
 /* ---- groups ---- */
 
 /* Starts the replica of @group found in the store, or makes it when the store does not have it.
- * @bootstrap: the first configuration when the group is new and this replica is one of its founders (every founder gives
- * the same one, and entry 1 is the same bytes on all); NULL when it joins a group that exists (it waits to be added).
- * Ignored when the log is there. EDAMAGED when the log is damaged, lost, or known with a higher incarnation.
+ * @bootstrap: the first configuration when the group is new and this replica is one of its founders (every founder
+ * gives the same one, and entry 1 is the same bytes on all); NULL when it joins a group that exists (it waits to be
+ * added). Ignored when the log is there. EDAMAGED when the log is damaged, lost, or known with a higher incarnation.
  * The machine's load() is called inside, then apply() later. */
 lightq_status lq_group_open(struct lq_host *host, uint64_t group, uint32_t incarnation,
                             const struct lq_servers *bootstrap, const struct lq_machine_ops *ops, void *machine,
@@ -134,14 +148,15 @@ struct lq_proposal {
 };
 /* OK: *index is where it will be applied if it is committed in this term. ENOTLEADER | EBUSY (window full: try after
  * the next apply) | ENOSPC | ESTOPPED | ETOOBIG | ENOMEM. */
-lightq_status lq_group_submit(struct lq_group *group, const struct lq_proposal *proposal, uint64_t *index)
-    LQ_MUST_CHECK;
+lightq_status lq_group_submit(struct lq_group *group, const struct lq_proposal *proposal,
+                              uint64_t *index) LQ_MUST_CHECK;
 
 struct lq_replica_status {
     lq_replica_id id;
     enum lq_role role;
-    uint64_t match;       /* leader only: highest index known stored there */
-    bool online;          /* leader only: heard from within an election timeout */
+    uint64_t match; /* leader only: highest index known stored there */
+    bool online;    /* leader only: heard from within an election timeout */
+    bool lost_data; /* leader only: it lost entries it had acknowledged: rebuild it under a new incarnation */
 };
 struct lq_group_status {
     uint64_t group, term;

@@ -21,25 +21,25 @@
 #define LQ_PEER_FRAME_BYTES_SOFT       (256u * 1024) /* one AppendEntries frame, unless one entry alone is larger */
 #define LQ_PEER_ENTRIES_MAX            16384         /* in one AppendEntries frame */
 #define LQ_PEER_HEARTBEATS_MAX         4096          /* heartbeats and answers in one frame */
-#define LQ_PEER_UNIDENTIFIED_MAX   64                   /* accepted peer connections without a hello yet */
-#define LQ_HELLO_BYTES_MAX         1024                 /* the hello of a peer connection, a refusal's sentence included */
+#define LQ_PEER_UNIDENTIFIED_MAX       64            /* accepted peer connections without a hello yet */
+#define LQ_HELLO_BYTES_MAX             1024          /* the hello of a peer connection, a refusal's sentence included */
 #define LQ_CONFIGURATION_BYTES_MAX     1536          /* an encoded Raft configuration; fits in a frame's head */
 #define LQ_PEER_QUEUE_BYTES_MAX        (64u * 1024 * 1024) /* waiting for one peer; beyond it frames are dropped */
 #define LQ_CHECKPOINT_BYTES_MAX        (256u * 1024 * 1024)
 #define LQ_CHECKPOINT_PIECE_BYTES      (1024u * 1024)
-#define LQ_RECEIVING_BYTES_MAX     (2ull * LQ_CHECKPOINT_BYTES_MAX) /* of checkpoints being received by a shard */
-#define LQ_INSTALL_TIMEOUT_MS      5000                 /* without a piece or an answer, a checkpoint is begun again */
-#define LQ_INSTALL_RETRY_MS        1000                 /* after its last piece it is not sent again for so long */
-#define LQ_FEED_PAUSE_BYTES        (8u * 1024 * 1024)   /* waiting for a peer; above it catching up pauses */
-#define LQ_FEED_READ_BYTES         (1024u * 1024)       /* read from disk at once to feed a follower */
-#define LQ_INFLIGHT_ENTRIES_MIN    16                   /* unacknowledged entries to one follower */
-#define LQ_INFLIGHT_ENTRIES_START  1024
-#define LQ_INFLIGHT_ENTRIES_MAX    16384
-#define LQ_GROUP_HELD_MESSAGES_MAX 256                  /* of one group, behind a vote that is not durable yet */
-#define LQ_PROMOTE_LAG_ENTRIES     128                  /* a standby this near to the end may become a voter */
-#define LQ_PEER_LOST_REJECTIONS    5                    /* in a row below its match: that replica lost data */
-#define LQ_FAILOVER_TRIES_MAX      10                   /* early elections after a leader's process is gone */
-#define LQ_TRANSFER_TRIES_MAX      3
+#define LQ_RECEIVING_BYTES_MAX         (2ull * LQ_CHECKPOINT_BYTES_MAX) /* of checkpoints being received by a shard */
+#define LQ_INSTALL_TIMEOUT_MS          5000 /* without a piece or an answer, a checkpoint is begun again */
+#define LQ_INSTALL_RETRY_MS            1000 /* after its last piece it is not sent again for so long */
+#define LQ_FEED_PAUSE_BYTES            (8u * 1024 * 1024) /* waiting for a peer; above it catching up pauses */
+#define LQ_FEED_READ_BYTES             (1024u * 1024)     /* read from disk at once to feed a follower */
+#define LQ_INFLIGHT_ENTRIES_MIN        16                 /* unacknowledged entries to one follower */
+#define LQ_INFLIGHT_ENTRIES_START      1024
+#define LQ_INFLIGHT_ENTRIES_MAX        16384
+#define LQ_GROUP_HELD_MESSAGES_MAX     256 /* of one group, behind a vote that is not durable yet */
+#define LQ_PROMOTE_LAG_ENTRIES         128 /* a standby this near to the end may become a voter */
+#define LQ_PEER_LOST_REJECTIONS        5   /* in a row below its match: that replica lost data */
+#define LQ_FAILOVER_TRIES_MAX          10  /* early elections after a leader's process is gone */
+#define LQ_TRANSFER_TRIES_MAX          3
 #define LQ_CLIENT_BODY_BYTES_MAX       (1024u * 1024) /* the protobuf body of one client frame */
 #define LQ_INFLIGHT_BATCHES_MAX        5              /* per producer and partition */
 #define LQ_PRODUCERS_MAX               65536          /* remembered per partition */
