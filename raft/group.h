@@ -11,7 +11,9 @@
  *     watch.c    time: when a group is due, fast failover, transfer, stalled and failed disks
  *     member.c   changes of the servers
  *     status.c   what a group says of itself, and its end
- *     host.c     all groups: map, peers, timer heap, turn and tick
+ *     host.c     all groups: what the link gives, turn and tick
+ *     schedule.c which group runs when; reads
+ *     peers.c    what goes to other nodes, and their space
  *
  * Every event may make libraft's state change; what follows from it (a barrier, a configuration now committed, a
  * failure) is done by lq_group_settle, which each of the callers of a step calls when it is done. What may call the
@@ -353,12 +355,20 @@ void lq_host_beat(struct lq_host *host, const struct lq_heartbeat *beat);
 void lq_host_result(struct lq_host *host, const struct lq_heartbeat_result *result);
 /* Puts the group's time into the heap when it is earlier than what is there. */
 void lq_host_rearm(struct lq_group *group);
+/* Writes a later time than the one in the heap. */
+void lq_host_put_off(struct lq_group *group, uint64_t due_ms);
 /* Into the map and the heap, and out of all lists. */
 lightq_status lq_host_remember(struct lq_group *group) LQ_MUST_CHECK;
 void lq_host_forget(struct lq_group *group);
 /* Below the reserve, as far as known. */
 bool lq_host_short_of_space(const struct lq_host *host, uint32_t node);
 bool lq_host_connected(struct lq_host *host, uint32_t node);
+struct lq_host_peer *lq_host_find_peer(const struct lq_host *host, uint32_t node); /* NULL: not known */
+struct lq_host_peer *lq_host_get_peer(struct lq_host *host, uint32_t node);        /* NULL: no memory */
+void lq_host_flush_gathered(struct lq_host *host);
+void lq_host_status_round(struct lq_host *host);
+/* Reads in flight: nobody waits for them any more. @freed: they will never come back. */
+void lq_host_leave_reads(struct lq_host *host, bool freed);
 /* Starts a read for @group. On failure nothing runs. */
 lightq_status lq_host_read(struct lq_group *group, uint64_t index, uint64_t bytes_max, lq_replica_id peer,
                            void (*cb)(struct lq_group *group, struct lq_read *read, lightq_status status),

@@ -19,7 +19,6 @@ enum {
     TICK_MIN_MS = 10,
     TICK_MAX_MS = 25,
     TICKS_A_HEARTBEAT = 5,
-    STATUS_INTERVAL_MS = 200,
     TURN_PASSES_MAX = 4, /* over the list of groups with work, within one turn */
 };
 #define DEFAULT_WINDOW_BYTES  (UINT64_C(4) << 20)
@@ -29,399 +28,6 @@ void lq_host_now(struct lq_host *host)
 {
     uint64_t now = lq_clock_monotonic_ms(host->clock);
     host->now_ms = now > host->now_ms ? now : host->now_ms;
-}
-
-/* ---- the list of groups with work ---- */
-
-void lq_group_dirty(struct lq_group *group)
-{
-    struct lq_host *host = group->host;
-    if (group->dirty || group->closed) {
-        return;
-    }
-    group->dirty = true;
-    group->dirty_next = NULL;
-    if (host->dirty_last == NULL) {
-        host->dirty_first = group;
-    } else {
-        host->dirty_last->dirty_next = group;
-    }
-    host->dirty_last = group;
-}
-
-static void undirty(struct lq_group *group)
-{
-    struct lq_host *host = group->host;
-    if (!group->dirty) {
-        return;
-    }
-    struct lq_group *before = NULL;
-    for (struct lq_group *at = host->dirty_first; at != group; at = at->dirty_next) {
-        before = at;
-    }
-    if (before == NULL) {
-        host->dirty_first = group->dirty_next;
-    } else {
-        before->dirty_next = group->dirty_next;
-    }
-    if (host->dirty_last == group) {
-        host->dirty_last = before;
-    }
-    group->dirty = false;
-}
-
-/* ---- the heap of groups that wait for a time ---- */
-
-static void heap_put(struct lq_host *host, size_t at, struct lq_group *group)
-{
-    host->heap[at] = group;
-    group->heap_at = at;
-}
-
-static void heap_up(struct lq_host *host, size_t at)
-{
-    struct lq_group *group = host->heap[at];
-    for (; at > 1 && host->heap[at / 2]->due_ms > group->due_ms; at /= 2) {
-        heap_put(host, at, host->heap[at / 2]);
-    }
-    heap_put(host, at, group);
-}
-
-static void heap_down(struct lq_host *host, size_t at)
-{
-    struct lq_group *group = host->heap[at];
-    for (;;) {
-        size_t child = at * 2;
-        if (child < host->heap_count && host->heap[child + 1]->due_ms < host->heap[child]->due_ms) {
-            child++;
-        }
-        if (child > host->heap_count || host->heap[child]->due_ms >= group->due_ms) {
-            break;
-        }
-        heap_put(host, at, host->heap[child]);
-        at = child;
-    }
-    heap_put(host, at, group);
-}
-
-static void heap_remove(struct lq_group *group)
-{
-    struct lq_host *host = group->host;
-    size_t at = group->heap_at;
-    if (at == 0) {
-        return;
-    }
-    group->heap_at = 0;
-    struct lq_group *last = host->heap[host->heap_count--];
-    if (last != group) {
-        heap_put(host, at, last);
-        heap_up(host, at);
-        heap_down(host, last->heap_at);
-    }
-}
-
-/* The heap holds every group, so that a rearm never allocates. */
-static lightq_status heap_reserve(struct lq_host *host)
-{
-    if (host->heap_count + 1 < host->heap_capacity) {
-        return LIGHTQ_OK;
-    }
-    size_t capacity = host->heap_capacity == 0 ? 16 : host->heap_capacity * 2;
-    struct lq_group **heap = realloc(host->heap, capacity * sizeof(struct lq_group *));
-    if (heap == NULL) {
-        return LIGHTQ_ENOMEM;
-    }
-    host->heap = heap;
-    host->heap_capacity = capacity;
-    return LIGHTQ_OK;
-}
-
-/* Later times are not written: the group is looked at when its old time comes, and put back (most timers of a follower
- * are put off by the next heartbeat). */
-void lq_host_rearm(struct lq_group *group)
-{
-    uint64_t due = lq_group_due(group);
-    if (group->heap_at != 0 && due < group->due_ms) {
-        group->due_ms = due;
-        heap_up(group->host, group->heap_at);
-    }
-}
-
-lightq_status lq_host_remember(struct lq_group *group)
-{
-    struct lq_host *host = group->host;
-    if (heap_reserve(host) != LIGHTQ_OK) {
-        return LIGHTQ_ENOMEM;
-    }
-    HASH_ADD(hh, host->groups, id, sizeof group->id, group);
-    group->due_ms = LQ_NEVER;
-    heap_put(host, ++host->heap_count, group);
-    return LIGHTQ_OK;
-}
-
-void lq_host_forget(struct lq_group *group)
-{
-    undirty(group);
-    heap_remove(group);
-    HASH_DEL(group->host->groups, group);
-}
-
-/* ---- reads ---- */
-
-static void unlink_read(struct lq_read *read)
-{
-    if (read->prev != NULL) {
-        read->prev->next = read->next;
-    } else if (read->host != NULL) {
-        read->host->reads = read->next;
-    }
-    if (read->next != NULL) {
-        read->next->prev = read->prev;
-    }
-}
-
-static void on_read(struct lq_rlog_read *rlog_read, lightq_status status)
-{
-    struct lq_read *read = rlog_read->data;
-    if (read->host != NULL) {
-        unlink_read(read);
-        lq_host_now(read->host);
-        if (read->group != NULL) {
-            read->cb(read->group, read, status);
-        }
-    }
-    free(read);
-}
-
-lightq_status lq_host_read(struct lq_group *group, uint64_t index, uint64_t bytes_max, lq_replica_id peer,
-                           void (*cb)(struct lq_group *group, struct lq_read *read, lightq_status status),
-                           struct lq_read **out)
-{
-    struct lq_host *host = group->host;
-    struct lq_read *read = calloc(1, sizeof *read);
-    if (read == NULL) {
-        return LIGHTQ_ENOMEM;
-    }
-    read->host = host;
-    read->group = group;
-    read->cb = cb;
-    read->peer = peer;
-    read->read = (struct lq_rlog_read){.index = index, .bytes_max = bytes_max, .cb = on_read, .data = read};
-    lightq_status status = lq_rlog_read(group->log, &read->read);
-    if (status != LIGHTQ_OK) {
-        free(read);
-        return status;
-    }
-    read->next = host->reads;
-    if (host->reads != NULL) {
-        host->reads->prev = read;
-    }
-    host->reads = read;
-    *out = read;
-    return LIGHTQ_OK;
-}
-
-/* Reads in flight: nobody waits for them any more. @freed: they will never come back. */
-static void leave_reads(struct lq_host *host, bool freed)
-{
-    struct lq_read *read = host->reads;
-    while (read != NULL) {
-        struct lq_read *next = read->next;
-        if (freed) {
-            free(read);
-        } else {
-            *read = (struct lq_read){.read = read->read};
-        }
-        read = next;
-    }
-    host->reads = NULL;
-}
-
-/* ---- peers ---- */
-
-static struct lq_host_peer *find_peer(const struct lq_host *host, uint32_t node)
-{
-    struct lq_host_peer *peer;
-    HASH_FIND(hh, host->peers, &node, sizeof node, peer);
-    return peer;
-}
-
-static struct lq_host_peer *get_peer(struct lq_host *host, uint32_t node)
-{
-    struct lq_host_peer *peer = find_peer(host, node);
-    if (peer == NULL) {
-        peer = calloc(1, sizeof *peer);
-        if (peer != NULL) {
-            peer->node = node;
-            HASH_ADD(hh, host->peers, node, sizeof peer->node, peer);
-        }
-    }
-    return peer;
-}
-
-lightq_status lq_host_send(struct lq_host *host, uint32_t node, const struct lq_frame *frame)
-{
-    lightq_status status = host->link->ops->send(host->link, node, frame);
-    if (status != LIGHTQ_OK) {
-        host->counters.messages_dropped++;
-    }
-    return status;
-}
-
-void lq_host_message(struct lq_group *group, const struct raft_message *message)
-{
-    struct lq_rpc_head head;
-    struct lq_frame frame;
-    if (lq_rpc_encode(group->id, group->self, message, &head, &frame) != LIGHTQ_OK) {
-        group->host->counters.messages_dropped++;
-        return;
-    }
-    lq_group_trace(group, LQ_TRACE_SEND, message->type, message->server_id);
-    (void)lq_host_send(group->host, lq_replica_node(message->server_id), &frame); /* Raft asks again */
-}
-
-static void send_gathered(struct lq_host *host, struct lq_host_peer *peer)
-{
-    struct lq_rpc_head head;
-    struct lq_frame frame;
-    if (peer->beat_count + peer->result_count == 0) {
-        return;
-    }
-    lightq_status status =
-        lq_rpc_encode_heartbeats(peer->beats, peer->beat_count, peer->results, peer->result_count, &head, &frame);
-    peer->beat_count = peer->result_count = 0;
-    if (status != LIGHTQ_OK) {
-        host->counters.messages_dropped++;
-        return;
-    }
-    (void)lq_host_send(host, peer->node, &frame);
-    lq_slab_unref(frame.body);
-}
-
-/* Room for one more in the peer's frame of this turn; NULL when there is none. */
-static struct lq_host_peer *gather(struct lq_host *host, uint32_t node)
-{
-    struct lq_host_peer *peer = get_peer(host, node);
-    if (peer == NULL) {
-        host->counters.messages_dropped++;
-        return NULL;
-    }
-    if (peer->beat_count + peer->result_count == LQ_PEER_HEARTBEATS_MAX) {
-        send_gathered(host, peer);
-    }
-    if (!peer->gathering) {
-        peer->gathering = true;
-        peer->gather_next = host->gathering;
-        host->gathering = peer;
-    }
-    return peer;
-}
-
-/* Doubles an array of @size-byte things; false when there is no memory. */
-static bool grow(void **array, uint32_t count, uint32_t *capacity, size_t size)
-{
-    if (count < *capacity) {
-        return true;
-    }
-    uint32_t wanted = *capacity == 0 ? 16 : *capacity * 2;
-    void *grown = realloc(*array, wanted * size);
-    if (grown == NULL) {
-        return false;
-    }
-    *array = grown;
-    *capacity = wanted;
-    return true;
-}
-
-void lq_host_beat(struct lq_host *host, const struct lq_heartbeat *beat)
-{
-    struct lq_host_peer *peer = gather(host, lq_replica_node(beat->to));
-    if (peer == NULL) {
-        return;
-    }
-    void *beats = peer->beats;
-    if (!grow(&beats, peer->beat_count, &peer->beat_capacity, sizeof *beat)) {
-        host->counters.messages_dropped++;
-        return;
-    }
-    peer->beats = beats;
-    peer->beats[peer->beat_count++] = *beat;
-}
-
-void lq_host_result(struct lq_host *host, const struct lq_heartbeat_result *result)
-{
-    struct lq_host_peer *peer = gather(host, lq_replica_node(result->to));
-    if (peer == NULL) {
-        return;
-    }
-    void *results = peer->results;
-    if (!grow(&results, peer->result_count, &peer->result_capacity, sizeof *result)) {
-        host->counters.messages_dropped++;
-        return;
-    }
-    peer->results = results;
-    peer->results[peer->result_count++] = *result;
-}
-
-static void flush_gathered(struct lq_host *host)
-{
-    while (host->gathering != NULL) {
-        struct lq_host_peer *peer = host->gathering;
-        host->gathering = peer->gather_next;
-        peer->gathering = false;
-        send_gathered(host, peer);
-    }
-}
-
-bool lq_host_connected(struct lq_host *host, uint32_t node)
-{
-    return host->link->ops->connected(host->link, node);
-}
-
-/* ---- space and status ---- */
-
-bool lq_host_short_of_space(const struct lq_host *host, uint32_t node)
-{
-    if (node == host->node) {
-        return host->space.total_bytes != 0 && host->space.free_bytes < host->reserve_bytes;
-    }
-    const struct lq_host_peer *peer = find_peer(host, node);
-    return peer != NULL && peer->status_known && peer->status.free_bytes < host->reserve_bytes;
-}
-
-uint64_t lq_host_free_bytes(const struct lq_host *host, uint32_t node)
-{
-    if (node == host->node) {
-        return host->space.free_bytes;
-    }
-    const struct lq_host_peer *peer = find_peer(host, node);
-    return peer != NULL && peer->status_known ? peer->status.free_bytes : 0;
-}
-
-static void status_round(struct lq_host *host)
-{
-    struct lq_rpc_head head;
-    struct lq_frame frame;
-    host->status_ms = host->now_ms + STATUS_INTERVAL_MS;
-    bool was_short = lq_host_short_of_space(host, host->node);
-    if (lq_store_space(host->store, &host->space) != LIGHTQ_OK) {
-        host->space.total_bytes = 0; /* not known: nothing is refused for it */
-        return;
-    }
-    host->space_epoch += was_short != lq_host_short_of_space(host, host->node);
-    struct lq_node_status status = {.free_bytes = host->space.free_bytes,
-                                    .total_bytes = host->space.total_bytes,
-                                    .groups = HASH_COUNT(host->groups),
-                                    .leading = (uint32_t)lq_host_leading(host)};
-    lq_rpc_encode_status(&status, &head, &frame);
-    struct lq_host_peer *peer;
-    struct lq_host_peer *next;
-    HASH_ITER(hh, host->peers, peer, next)
-    {
-        if (lq_host_connected(host, peer->node)) {
-            (void)lq_host_send(host, peer->node, &frame);
-        }
-    }
 }
 
 /* ---- what the link gives ---- */
@@ -460,7 +66,7 @@ static lightq_status on_status(struct lq_host *host, uint32_t node, const struct
 {
     struct lq_node_status status;
     struct lq_err err;
-    struct lq_host_peer *peer = get_peer(host, node);
+    struct lq_host_peer *peer = lq_host_get_peer(host, node);
     lightq_status decoded = lq_rpc_decode_status(frame, &status, &err);
     if (decoded != LIGHTQ_OK || peer == NULL) {
         return decoded;
@@ -530,7 +136,7 @@ static void on_up(void *owner, uint32_t node)
 {
     struct lq_host *host = owner;
     lq_host_now(host);
-    (void)get_peer(host, node); /* without memory it only gets no status */
+    (void)lq_host_get_peer(host, node); /* without memory it only gets no status */
     if (host->events->link_changed != NULL) {
         host->events->link_changed(host->owner, node, true);
     }
@@ -539,7 +145,7 @@ static void on_up(void *owner, uint32_t node)
 static void on_down(void *owner, uint32_t node, bool refused)
 {
     struct lq_host *host = owner;
-    struct lq_host_peer *peer = find_peer(host, node);
+    struct lq_host_peer *peer = lq_host_find_peer(host, node);
     struct lq_group *group;
     struct lq_group *next;
     lq_host_now(host);
@@ -584,7 +190,7 @@ void lq_host_turn(struct lq_host *host)
     for (unsigned i = 0; i < TURN_PASSES_MAX && host->dirty_first != NULL; i++) {
         pass(host);
     }
-    flush_gathered(host);
+    lq_host_flush_gathered(host);
     lq_store_flush(host->store);
 }
 
@@ -629,11 +235,10 @@ void lq_host_tick(struct lq_host *host)
             due = lq_group_due(group);
             due = due > host->now_ms ? due : host->now_ms + host->tick_ms; /* never twice in one tick */
         }
-        group->due_ms = due;
-        heap_down(host, group->heap_at);
+        lq_host_put_off(group, due);
     }
     if (host->now_ms >= host->status_ms) {
-        status_round(host);
+        lq_host_status_round(host);
     }
     if (host->draining) {
         drain_tick(host);
@@ -731,7 +336,7 @@ static void free_host(struct lq_host *host, bool abandoned)
         free(peer->results);
         free(peer);
     }
-    leave_reads(host, abandoned);
+    lq_host_leave_reads(host, abandoned);
     lq_rpc_scratch_deinit(&host->scratch);
     free(host->refs);
     free(host->heap);
