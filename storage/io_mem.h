@@ -7,8 +7,8 @@
  * Until then a cut keeps or loses each of them; changes of one name stay in order; a rename is atomic. A rename between
  * two directories, and the moving of a directory, needs both synced. LQ_IO_SYNC of a file says nothing about its entry,
  * and an entry says nothing about the file's content: a synced name may hold an empty file.
- * - A sync of a file that fails (injected) drops what it should have written, as ext4 does: reads go on showing it, later
- *   syncs say OK, and after a cut it is not there. One of a directory that fails leaves its changes as they were.
+ * - A sync of a file that fails (injected) drops what it should have written, as ext4 does: reads go on showing it,
+ * later syncs say OK, and after a cut it is not there. One of a directory that fails leaves its changes as they were.
  *
  * Deterministic: no clock, no thread, no randomness but the seed given to a crash. Jobs do nothing by themselves: the
  * test runs them (lq_io_mem_run_one), or the simulator, one op at a time (lq_io_mem_step_job). A job's callback runs
