@@ -236,6 +236,18 @@ static lightq_status check_pair(const char *listen_name, const char *listen, con
     return status;
 }
 
+/* Whether this node is one of its seeds. */
+static bool names_itself(const struct lq_options *options)
+{
+    for (unsigned i = 0; i < options->seed_count; i++) {
+        const struct lq_endpoint *seed = &options->seed[i];
+        if (seed->port == options->peer_told.port && strcmp(seed->host, options->peer_told.host) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static lightq_status check_seeds(struct lq_options *options, struct lq_err *err)
 {
     options->seed_count = 0;
@@ -258,13 +270,14 @@ static lightq_status check_seeds(struct lq_options *options, struct lq_err *err)
         options->seed_count++;
         at += size + (at[size] == ',');
     }
-    unsigned known = options->seed_count == 0 ? 1 : options->seed_count;
+    unsigned known = options->seed_count + !names_itself(options);
     options->expect = options->cluster_expect == 0 ? known : (unsigned)options->cluster_expect;
     if (options->expect > known) {
         return lq_err_set(
             err, LIGHTQ_EINVAL,
-            "cluster.expect is %u, but seeds names %u: name the peer address of every node that forms the cluster",
-            options->expect, options->seed_count);
+            "cluster.expect is %u, but seeds and this node are %u: name the peer address of every node that "
+            "forms the cluster",
+            options->expect, known);
     }
     return LIGHTQ_OK;
 }
@@ -305,4 +318,12 @@ lightq_status lq_options_check(struct lq_options *options, struct lq_err *err)
         return lq_err_set(err, LIGHTQ_EINVAL, "memory.max must be at least four times max.message.bytes");
     }
     return LIGHTQ_OK;
+}
+
+uint64_t lq_options_batch_bytes_max(const struct lq_options *options)
+{
+    /* Room for the largest message, and never below what producers gather by default. */
+    uint64_t messages =
+        options->max_message_bytes > LQ_MESSAGE_BYTES_DEFAULT ? options->max_message_bytes : LQ_MESSAGE_BYTES_DEFAULT;
+    return messages + LQ_BATCH_OVERHEAD_BYTES;
 }

@@ -23,9 +23,9 @@
     X(U64, node_id, "node.id", 1, LQ_NODES_MAX, "1", "", false,                                                        \
       "This node's number, different from every other node's and never changed.")                                      \
     X(STRING, seeds, "seeds", 0, LQ_CONF_TEXT_BYTES_MAX - 1, NULL, "host:peerport,...", false,                         \
-      "Peer addresses of the nodes that form the cluster, this one among them; none for a single node.")               \
-    X(U64, cluster_expect, "cluster.expect", 0, LQ_SEEDS_MAX, "0", "nodes", false,                                     \
-      "How many seeds must answer, all of them blank, before a cluster is made; 0 means as many as there are seeds.")  \
+      "Peer addresses of the nodes that form the cluster; none for a single node.")                                    \
+    X(U64, cluster_expect, "cluster.expect", 0, LQ_FOUNDERS_MAX, "0", "nodes", false,                                  \
+      "How many nodes make the cluster together, all of them blank; 0 means all the seeds.")                           \
     X(STRING, listen, "listen", 1, LQ_ADDRESS_TEXT_MAX, "127.0.0.1:5600", "host:port", false,                          \
       "Where clients connect.")                                                                                        \
     X(STRING, advertise, "advertise", 0, LQ_ADDRESS_TEXT_MAX, NULL, "host:port", false,                                \
@@ -75,6 +75,8 @@
       "Bytes of one client's requests being worked on, and of answers it has not taken; more are told to wait.")       \
     X(U64, session_subscriptions_max, "session.subscriptions.max", 1, LQ_SUBSCRIPTIONS_MAX, "4096", "subscriptions",   \
       false, "Subscriptions of one client.")                                                                           \
+    X(U64, connections_max, "connections.max", 16, 1000000, "8192", "connections", false,                              \
+      "Open connections on the client port; with more it stops listening until there are fewer.")                      \
     X(U64, client_queue_in, "client.queue.in", 1, 65536, "16", "messages", false,                                      \
       "Frames of one connection read ahead of their turn; times max.message.bytes this is what a connection can "      \
       "hold.")                                                                                                         \
@@ -115,6 +117,9 @@ lightq_status lq_options_load(struct lq_options *options, int argc, char **argv,
 lightq_status lq_options_load_file(struct lq_options *options, const char *path, struct lq_err *err) LQ_MUST_CHECK;
 /* What no single row can say: addresses, seeds, and values that must fit each other. Fills the made members. */
 lightq_status lq_options_check(struct lq_options *options, struct lq_err *err) LQ_MUST_CHECK;
+
+/* The largest record batch, and with it the largest frame, that is taken from a client. */
+uint64_t lq_options_batch_bytes_max(const struct lq_options *options);
 
 void lq_options_print_help(FILE *out);
 void lq_options_print_man(FILE *out);
