@@ -192,7 +192,12 @@ static void on_written(uv_write_t *request, int rv)
     struct lq_sender *sender = request->data;
     sender->writing = false;
     clear(&sender->flying);
-    lightq_status status = rv == 0 ? lq_sender_flush(sender) : LIGHTQ_ECONNECT;
+    lightq_status status = LIGHTQ_ECONNECT;
+    if (rv == 0) {
+        status = lq_sender_flush(sender);
+    } else {
+        sender->error = rv;
+    }
     if (sender->written != NULL) {
         sender->written(sender, status);
     }
@@ -209,6 +214,7 @@ static lightq_status write_now(struct lq_sender *sender, size_t *first)
             return LIGHTQ_OK;
         }
         if (written < 0) {
+            sender->error = written;
             return LIGHTQ_ECONNECT;
         }
         size_t left = (size_t)written;
@@ -246,6 +252,7 @@ lightq_status lq_sender_flush(struct lq_sender *sender)
     int rv = uv_write(&sender->request, sender->stream, sender->flying.slices + first,
                       (unsigned)(sender->flying.slice_count - first), on_written);
     if (rv != 0) {
+        sender->error = rv;
         return LIGHTQ_ECONNECT;
     }
     sender->writing = true;

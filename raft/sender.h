@@ -26,6 +26,7 @@ struct lq_sender {
     struct lq_gather waiting; /* frames of this turn, or all since the write that is under way */
     struct lq_gather flying;  /* given to libuv, not written yet */
     bool writing;
+    int error; /* libuv's, of the write that broke the connection; 0: none did */
     uv_write_t request;
     uv_stream_t *stream; /* borrowed; set before the first flush */
     /* A write under way has ended: OK, or ECONNECT: the connection is broken. May be NULL. */

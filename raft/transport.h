@@ -50,6 +50,7 @@ struct lq_transport_events {
      * (connected() is false); called once more, with @refused, when only later it turns out that its process is gone.
      */
     struct lq_link_events link;
+    void *link_owner; /* what the link's events are given: the host */
     /* Decides about a node that says who it is: in a hello that came (kind ASK), or an answer to ours (kind ANSWER),
      * after the transport's own rules. OK, or any status with a sentence in @err: refused. NULL: nodes given by
      * lq_transport_set_peer are accepted, others refused. */
@@ -57,6 +58,7 @@ struct lq_transport_events {
     /* @node refuses us, or we refuse what answers at its address. EIDENTITY may mean that we are the wrong one. May be
      * NULL. @sentence borrowed. It is tried again as after any loss. */
     void (*rejected)(void *owner, uint32_t node, lightq_status status, const char *sentence);
+    void *owner; /* what identify and rejected are given: the node */
 };
 
 struct lq_transport_counters {
@@ -88,8 +90,7 @@ lightq_status lq_transport_new(const struct lq_transport_options *options, uv_lo
 /* Begins to listen, and from then on to connect to peers. @host as for the check above; @port 0 takes any free one.
  * EADDRINUSE | EAUTH | EINVAL | EIO. To be called once; after a failure only close may follow. */
 lightq_status lq_transport_listen(struct lq_transport *transport, const char *host, uint16_t port, bool insecure,
-                                  const struct lq_transport_events *events, void *owner,
-                                  struct lq_err *err) LQ_MUST_CHECK;
+                                  const struct lq_transport_events *events, struct lq_err *err) LQ_MUST_CHECK;
 /* The port listened on. */
 uint16_t lq_transport_port(const struct lq_transport *transport);
 
