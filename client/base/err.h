@@ -5,9 +5,9 @@
 
 #include <lightq/status.h>
 
-#define LQ_MUST_CHECK __attribute__((warn_unused_result))
+#define LQ_MUST_CHECK               __attribute__((warn_unused_result))
 #define LQ_PRINTF(format_at, first) __attribute__((format(printf, format_at, first)))
-#define LQ_ERR_TEXT_BYTES 512
+#define LQ_ERR_TEXT_BYTES           512
 
 struct lq_err {
     lightq_status status;

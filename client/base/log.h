@@ -52,34 +52,34 @@ static inline struct lq_log_field lq_log_text(const char *key, const char *value
     return (struct lq_log_field){.key = key, .kind = LQ_LOG_TEXT, .text = value};
 }
 
-#define LQ_LOG_FIELD(key, value)                                                                                       \
+#define LQ_LOG_FIELD(key, value) \
     _Generic((value), char *: lq_log_text, const char *: lq_log_text, float: lq_log_real, double: lq_log_real,         \
              bool: lq_log_unsigned, unsigned char: lq_log_unsigned, unsigned short: lq_log_unsigned,                   \
              unsigned int: lq_log_unsigned, unsigned long: lq_log_unsigned, unsigned long long: lq_log_unsigned,       \
              default: lq_log_signed)(key, value)
 #define LQ_LOG_PAIRS_0()
-#define LQ_LOG_PAIRS_2(k, v)       LQ_LOG_FIELD(k, v)
-#define LQ_LOG_PAIRS_4(k, v, ...)  LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_2(__VA_ARGS__)
-#define LQ_LOG_PAIRS_6(k, v, ...)  LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_4(__VA_ARGS__)
-#define LQ_LOG_PAIRS_8(k, v, ...)  LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_6(__VA_ARGS__)
-#define LQ_LOG_PAIRS_10(k, v, ...) LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_8(__VA_ARGS__)
-#define LQ_LOG_PAIRS_12(k, v, ...) LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_10(__VA_ARGS__)
-#define LQ_LOG_PAIRS_14(k, v, ...) LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_12(__VA_ARGS__)
-#define LQ_LOG_PAIRS_16(k, v, ...) LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_14(__VA_ARGS__)
+#define LQ_LOG_PAIRS_2(k, v)                                                                              LQ_LOG_FIELD(k, v)
+#define LQ_LOG_PAIRS_4(k, v, ...)                                                                         LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_2(__VA_ARGS__)
+#define LQ_LOG_PAIRS_6(k, v, ...)                                                                         LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_4(__VA_ARGS__)
+#define LQ_LOG_PAIRS_8(k, v, ...)                                                                         LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_6(__VA_ARGS__)
+#define LQ_LOG_PAIRS_10(k, v, ...)                                                                        LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_8(__VA_ARGS__)
+#define LQ_LOG_PAIRS_12(k, v, ...)                                                                        LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_10(__VA_ARGS__)
+#define LQ_LOG_PAIRS_14(k, v, ...)                                                                        LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_12(__VA_ARGS__)
+#define LQ_LOG_PAIRS_16(k, v, ...)                                                                        LQ_LOG_FIELD(k, v), LQ_LOG_PAIRS_14(__VA_ARGS__)
 #define LQ_LOG_PICK(_0, _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, name, ...) name
-#define LQ_LOG_PAIRS(...)                                                                                              \
-    LQ_LOG_PICK(_, ##__VA_ARGS__, LQ_LOG_PAIRS_16, bad, LQ_LOG_PAIRS_14, bad, LQ_LOG_PAIRS_12, bad, LQ_LOG_PAIRS_10,   \
-                bad, LQ_LOG_PAIRS_8, bad, LQ_LOG_PAIRS_6, bad, LQ_LOG_PAIRS_4, bad, LQ_LOG_PAIRS_2, bad,               \
-                LQ_LOG_PAIRS_0)                                                                                        \
+#define LQ_LOG_PAIRS(...)                                                                                            \
+    LQ_LOG_PICK(_, ##__VA_ARGS__, LQ_LOG_PAIRS_16, bad, LQ_LOG_PAIRS_14, bad, LQ_LOG_PAIRS_12, bad, LQ_LOG_PAIRS_10, \
+                bad, LQ_LOG_PAIRS_8, bad, LQ_LOG_PAIRS_6, bad, LQ_LOG_PAIRS_4, bad, LQ_LOG_PAIRS_2, bad,             \
+                LQ_LOG_PAIRS_0)                                                                                      \
     (__VA_ARGS__)
 
-#define lq_log(level, message, ...)                                                                                    \
-    do {                                                                                                               \
-        if (lq_log_enabled(LQ_LOG_##level)) {                                                                          \
-            const struct lq_log_field lq_log_fields_[] = {{.key = NULL}, LQ_LOG_PAIRS(__VA_ARGS__)};                   \
-            lq_log_write(LQ_LOG_##level, __FILE__, __LINE__, message, lq_log_fields_ + 1,                              \
-                         sizeof lq_log_fields_ / sizeof lq_log_fields_[0] - 1);                                        \
-        }                                                                                                              \
+#define lq_log(level, message, ...)                                                                  \
+    do {                                                                                             \
+        if (lq_log_enabled(LQ_LOG_##level)) {                                                        \
+            const struct lq_log_field lq_log_fields_[] = {{.key = NULL}, LQ_LOG_PAIRS(__VA_ARGS__)}; \
+            lq_log_write(LQ_LOG_##level, __FILE__, __LINE__, message, lq_log_fields_ + 1,            \
+                         sizeof lq_log_fields_ / sizeof lq_log_fields_[0] - 1);                      \
+        }                                                                                            \
     } while (0)
 
 #endif

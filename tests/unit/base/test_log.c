@@ -27,9 +27,13 @@ struct fixture {
 
 static int set_up(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
     int ends[2];
-    if (f == NULL || pipe2(ends, O_NONBLOCK) != 0) {
+    struct fixture *f = calloc(1, sizeof *f);
+    if (f == NULL) {
+        return -1;
+    }
+    if (pipe2(ends, O_NONBLOCK) != 0) {
+        free(f);
         return -1;
     }
     f->read_end = ends[0];

@@ -12,8 +12,8 @@
 #include "client/base/limits.h"
 #include "client/wire/frame.h"
 
-#define BODY      "a body"
 #define BODY_SIZE 6
+static const uint8_t body_bytes[BODY_SIZE] = {'a', ' ', 'b', 'o', 'd', 'y'};
 
 struct fixture {
     uint8_t frame[LQ_ENVELOPE_BYTES_MAX + BODY_SIZE];
@@ -33,7 +33,7 @@ static int set_up(void **state)
                                    .correlation = 0x1122334455667788,
                                    .group = 77,
                                    .body_size = BODY_SIZE};
-    memcpy(f->frame + LQ_ENVELOPE_BYTES, BODY, BODY_SIZE);
+    memcpy(f->frame + LQ_ENVELOPE_BYTES, body_bytes, BODY_SIZE);
     lq_frame_encode(f->frame, &envelope, f->frame + LQ_ENVELOPE_BYTES);
     f->size = LQ_ENVELOPE_BYTES + BODY_SIZE;
     *state = f;
@@ -74,7 +74,7 @@ static void test_frame_round_trip(void **state)
     assert_int_equal(f->envelope.group, 77);
     assert_int_equal(f->envelope.body_size, BODY_SIZE);
     assert_int_equal(f->envelope.header_size, LQ_ENVELOPE_BYTES);
-    assert_memory_equal(f->body, BODY, BODY_SIZE);
+    assert_memory_equal(f->body, body_bytes, BODY_SIZE);
 }
 
 static void test_frame_without_body_round_trip(void **state)
@@ -96,14 +96,14 @@ static void test_frame_longer_header_of_a_newer_peer_is_skipped(void **state)
     for (size_t i = 0; i < sizeof lengths; i++) {
         f->frame[3] = lengths[i];
         memset(f->frame + LQ_ENVELOPE_BYTES, 0xee, lengths[i] - LQ_ENVELOPE_BYTES);
-        memcpy(f->frame + lengths[i], BODY, BODY_SIZE);
+        memcpy(f->frame + lengths[i], body_bytes, BODY_SIZE);
         f->size = lengths[i] + (size_t)BODY_SIZE;
         sign(f);
 
         assert_int_equal(decode(f), LIGHTQ_OK);
 
         assert_int_equal(f->envelope.header_size, lengths[i]);
-        assert_memory_equal(f->body, BODY, BODY_SIZE);
+        assert_memory_equal(f->body, body_bytes, BODY_SIZE);
     }
 }
 
