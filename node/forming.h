@@ -13,6 +13,7 @@
 #include "client/base/clock.h"
 #include "client/base/err.h"
 #include "node/identity.h"
+#include "raft/hello.h"
 #include "raft/link.h"
 #include "storage/io.h"
 
@@ -49,8 +50,10 @@ extern const struct lq_link_events lq_forming_link_events;
 uint64_t lq_forming_deadline_us(struct lq_forming *forming); /* of the next tick, monotonic */
 void lq_forming_tick(struct lq_forming *forming);
 
-/* For the transport's hello: a peer that says it is @node with @uuid. EIDENTITY when that is this node's own id. */
-lightq_status lq_forming_check_peer(const struct lq_forming *forming, uint32_t node, const struct lq_id *uuid,
+/* For the transport's identify: OK | EIDENTITY (this node's own id or directory). */
+lightq_status lq_forming_check_peer(const struct lq_forming *forming, const struct lq_hello *hello,
                                     struct lq_err *err) LQ_MUST_CHECK;
+/* For the transport's rejected: @node does not want us. It is said through waiting(), and tried again. */
+void lq_forming_rejected(struct lq_forming *forming, uint32_t node, lightq_status status, const char *sentence);
 
 #endif

@@ -21,6 +21,7 @@
 #include "node/endpoint.h"
 #include "node/identity.h"
 #include "node/queue/partition.h"
+#include "raft/hello.h"
 #include "raft/host.h"
 #include "storage/io.h"
 #include "storage/store.h"
@@ -71,9 +72,9 @@ bool lq_meta_needs_turn(const struct lq_meta *meta);
 uint64_t lq_meta_deadline_us(struct lq_meta *meta); /* monotonic; UINT64_MAX: none */
 void lq_meta_tick(struct lq_meta *meta);
 
-/* For the transport's hello, of a peer that says it is @node with @uuid and @boot: OK | EIDENTITY (not that node's data
- * directory). A node the catalog does not know yet is OK: it may be about to join. */
-lightq_status lq_meta_check_peer(const struct lq_meta *meta, uint32_t node, const struct lq_id *uuid, uint64_t boot,
+/* For the transport's identify: OK | EIDENTITY: not the data directory that the catalog has for that id; @err says what
+ * to do. A node the catalog does not know is OK while it belongs to no cluster: it may be about to join. */
+lightq_status lq_meta_check_peer(const struct lq_meta *meta, const struct lq_hello *hello,
                                  struct lq_err *err) LQ_MUST_CHECK;
 
 /* ---- reading ---- */
