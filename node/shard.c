@@ -1,0 +1,240 @@
+/* node/shard.c - see shard.h. */
+#include "node/shard.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "node/admin.h"
+#include "node/consume.h"
+#include "node/produce.h"
+#include "node/router.h"
+
+#define TICK_MS          100 /* sessions' and requests' time-outs; seeds */
+#define RETRY_MS         5   /* when a client's connection was full */
+#define ROUNDS_MAX       8   /* of cluster part and groups in one turn */
+#define MICROS_PER_MILLI 1000
+#define FRAME_HEAD_MAX   (LQ_ENVELOPE_BYTES_MAX + LQ_CLIENT_BODY_BYTES_MAX)
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- events of the parts */
+
+static void on_message(void *owner, const struct lq_front_message *message)
+{
+    struct lq_shard *shard = owner;
+    lq_router_receive(&shard->service, message);
+}
+
+static const struct lq_front_events front_events = {.receive = on_message};
+
+static void on_session_ended(void *owner, struct lq_session *session)
+{
+    struct lq_shard *shard = owner;
+    lq_consume_session_ended(shard->service.consume, session);
+}
+
+static void on_session_unblocked(void *owner, struct lq_session *session)
+{
+    struct lq_shard *shard = owner;
+    lq_consume_session_unblocked(shard->service.consume, session);
+}
+
+static const struct lq_sessions_events sessions_events = {.ended = on_session_ended, .unblocked = on_session_unblocked};
+
+/* ---- turns */
+
+/* When something is due next. */
+static uint64_t next_deadline(struct lq_shard *shard, bool blocked)
+{
+    uint64_t deadline_us = shard->tick_us;
+    if (shard->forming != NULL) {
+        deadline_us = earlier(deadline_us, lq_forming_deadline_us(shard->forming));
+    }
+    if (shard->host != NULL) {
+        deadline_us = earlier(deadline_us, lq_host_deadline_us(shard->host));
+    }
+    if (shard->meta != NULL) {
+        deadline_us = earlier(deadline_us, lq_meta_deadline_us(shard->meta));
+    }
+    if (blocked) {
+        deadline_us = earlier(deadline_us, lq_clock_monotonic_us(shard->clock) + RETRY_MS * MICROS_PER_MILLI);
+    }
+    return deadline_us;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct lq_shard *shard = timer->data;
+    uint64_t now_us = lq_clock_monotonic_us(shard->clock);
+    shard->armed_us = UINT64_MAX;
+    if (shard->forming != NULL && now_us >= lq_forming_deadline_us(shard->forming)) {
+        lq_forming_tick(shard->forming);
+    }
+    if (shard->meta != NULL && now_us >= lq_meta_deadline_us(shard->meta)) {
+        lq_meta_tick(shard->meta);
+    }
+    if (shard->host != NULL && now_us >= lq_host_deadline_us(shard->host)) {
+        lq_host_tick(shard->host);
+    }
+    if (now_us >= shard->tick_us) {
+        shard->tick_us = now_us + TICK_MS * MICROS_PER_MILLI;
+        lq_sessions_tick(shard->service.sessions);
+        lq_produce_tick(shard->service.produce);
+        shard->on_tick(shard->owner);
+    }
+}
+
+static void arm(struct lq_shard *shard, uint64_t deadline_us)
+{
+    if (deadline_us == shard->armed_us) {
+        return;
+    }
+    uint64_t now_us = lq_clock_monotonic_us(shard->clock);
+    uint64_t wait_ms = deadline_us <= now_us ? 0 : (deadline_us - now_us + MICROS_PER_MILLI - 1) / MICROS_PER_MILLI;
+    shard->armed_us = deadline_us;
+    (void)uv_timer_start(&shard->timer, on_timer, wait_ms, 0);
+}
+
+/* The cluster part and the groups, until both are quiet or it is somebody else's turn. */
+static bool run_groups(struct lq_shard *shard)
+{
+    if (shard->host == NULL) {
+        return false;
+    }
+    for (unsigned i = 0; i < ROUNDS_MAX; i++) {
+        lq_meta_turn(shard->meta);
+        lq_host_turn(shard->host);
+        if (!lq_meta_needs_turn(shard->meta)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle; /* only keeps the loop from sleeping */
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    struct lq_shard *shard = prepare->data;
+    bool more = shard->front != NULL && shard->service.admin != NULL && lq_front_turn(shard->front);
+    more |= run_groups(shard);
+    bool blocked = lq_sessions_turn(shard->service.sessions);
+    more |= lq_consume_turn(shard->service.consume);
+    if (shard->transport != NULL) {
+        lq_transport_turn(shard->transport);
+    }
+    shard->on_turn(shard->owner);
+    if (shard->stopped) {
+        return;
+    }
+    /* Last, because sends may have eaten the wake-up, and deliveries may have made work. */
+    more |= shard->front != NULL && lq_front_readable(shard->front);
+    more |= shard->meta != NULL && lq_meta_needs_turn(shard->meta);
+    if (more != shard->idling) {
+        shard->idling = more;
+        (void)(more ? uv_idle_start(&shard->idle, on_idle) : uv_idle_stop(&shard->idle));
+    }
+    arm(shard, next_deadline(shard, blocked));
+}
+
+/* ---- life */
+
+static lightq_status open_port(struct lq_shard *shard, const struct lq_options *options, struct lq_err *err)
+{
+    struct lq_front_options front = {
+        .address = options->client,
+        .frame_bytes_max = lq_options_batch_bytes_max(options),
+        .queue_in = options->client_queue_in,
+        .queue_out = options->client_queue_out,
+        .connections_max = (unsigned)options->connections_max,
+        .counters = &shard->counters,
+    };
+    if (front.frame_bytes_max < FRAME_HEAD_MAX) {
+        front.frame_bytes_max = FRAME_HEAD_MAX;
+    }
+    if (strcmp(front.address.host, "localhost") == 0) { /* libzmq looks up no names to listen on */
+        (void)snprintf(front.address.host, sizeof front.address.host, "127.0.0.1");
+    }
+    return lq_front_new(&shard->loop, &front, &front_events, shard, &shard->front, err);
+}
+
+static lightq_status make_parts(struct lq_shard *shard, const struct lq_options *options, struct lq_err *err)
+{
+    struct lq_service *service = &shard->service;
+    *service = (struct lq_service){.options = options, .clock = shard->clock, .counters = &shard->counters};
+    lightq_status status = lq_sessions_new(options, lq_front_outlet(shard->front), shard->clock, &shard->counters,
+                                           &sessions_events, shard, &service->sessions);
+    if (status == LIGHTQ_OK) {
+        status = lq_produce_new(service, &service->produce);
+    }
+    if (status == LIGHTQ_OK) {
+        status = lq_consume_new(service, &service->consume);
+    }
+    if (status == LIGHTQ_OK) {
+        status = lq_admin_new(service, &service->admin);
+    }
+    return status == LIGHTQ_OK ? status : lq_err_set(err, status, "out of memory");
+}
+
+lightq_status lq_shard_init(struct lq_shard *shard, const struct lq_options *options, struct lq_clock *clock,
+                            struct lq_err *err)
+{
+    memset(shard, 0, sizeof *shard);
+    shard->clock = clock;
+    shard->armed_us = UINT64_MAX;
+    if (uv_loop_init(&shard->loop) != 0) {
+        return lq_err_set(err, LIGHTQ_ELIMIT, "no descriptors left for an event loop: raise the limit (ulimit -n)");
+    }
+    (void)uv_prepare_init(&shard->loop, &shard->prepare);
+    (void)uv_idle_init(&shard->loop, &shard->idle);
+    (void)uv_timer_init(&shard->loop, &shard->timer);
+    shard->prepare.data = shard->idle.data = shard->timer.data = shard;
+    lightq_status status = open_port(shard, options, err);
+    return status == LIGHTQ_OK ? make_parts(shard, options, err) : status;
+}
+
+void lq_shard_start(struct lq_shard *shard)
+{
+    shard->tick_us = lq_clock_monotonic_us(shard->clock);
+    (void)uv_prepare_start(&shard->prepare, on_prepare);
+}
+
+void lq_shard_stop(struct lq_shard *shard)
+{
+    if (shard->prepare.data == NULL || shard->stopped) {
+        return;
+    }
+    shard->stopped = true;
+    uv_close((uv_handle_t *)&shard->prepare, NULL);
+    uv_close((uv_handle_t *)&shard->idle, NULL);
+    uv_close((uv_handle_t *)&shard->timer, NULL);
+}
+
+void lq_shard_deinit(struct lq_shard *shard)
+{
+    struct lq_service *service = &shard->service;
+    if (service->produce != NULL) {
+        lq_produce_free(service->produce);
+    }
+    if (service->admin != NULL) {
+        lq_admin_free(service->admin);
+    }
+    if (service->sessions != NULL) {
+        lq_sessions_free(service->sessions);
+    }
+    if (service->consume != NULL) {
+        lq_consume_free(service->consume);
+    }
+    if (shard->prepare.data != NULL) {
+        int error = uv_loop_close(&shard->loop);
+        assert(error == 0); /* UV_EBUSY: a part was not closed */
+        (void)error;
+    }
+}
