@@ -404,6 +404,11 @@ void lq_io_uv_close(struct lq_io *io, void (*cb)(void *data), void *data)
     maybe_closed(uv);
 }
 
+lightq_status lq_io_uv_is_locked(struct lq_io *io, bool *is_locked, struct lq_err *err)
+{
+    return lq_uv_is_locked(&uv_of(io)->root, is_locked, err);
+}
+
 size_t lq_io_uv_pending(const struct lq_io *io)
 {
     return uv_of(io)->work_count;

@@ -24,6 +24,9 @@ lightq_status lq_io_uv_new(uv_loop_t *loop, const char *root, const struct lq_io
  * io is freed, and @cb runs once, later. To be called once. */
 void lq_io_uv_close(struct lq_io *io, void (*cb)(void *data), void *data);
 
+/* Whether a process holds the root's lock, without taking it and without making its file. OK | EIO. */
+lightq_status lq_io_uv_is_locked(struct lq_io *io, bool *is_locked, struct lq_err *err) LQ_MUST_CHECK;
+
 /* Jobs not yet called back. */
 size_t lq_io_uv_pending(const struct lq_io *io);
 /* Files open now. */

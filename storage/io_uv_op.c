@@ -122,6 +122,22 @@ lightq_status lq_uv_lock(const struct lq_uv_root *root, int *fd, struct lq_err *
     return LIGHTQ_OK;
 }
 
+lightq_status lq_uv_is_locked(const struct lq_uv_root *root, bool *is_locked, struct lq_err *err)
+{
+    *is_locked = false;
+    int fd = openat(root->fd, LOCK_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        return errno == ENOENT ? LIGHTQ_OK : lq_err_from_errno(err, errno, "open %s/" LOCK_NAME, root->path);
+    }
+    lightq_status status = LIGHTQ_OK;
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0) { /* shared, and let go at once: nobody is held up */
+        *is_locked = errno == EWOULDBLOCK;
+        status = *is_locked ? LIGHTQ_OK : lq_err_from_errno(err, errno, "ask for the lock of %s", root->path);
+    }
+    close(fd);
+    return status;
+}
+
 lightq_status lq_uv_space(const struct lq_uv_root *root, uint64_t *free_bytes, uint64_t *total_bytes,
                           struct lq_err *err)
 {

@@ -31,6 +31,7 @@ void lq_uv_slot_release(struct lq_uv_slot *slot);
 
 lightq_status lq_uv_root_open(struct lq_uv_root *root, bool create, struct lq_err *err) LQ_MUST_CHECK;
 lightq_status lq_uv_lock(const struct lq_uv_root *root, int *fd, struct lq_err *err) LQ_MUST_CHECK;
+lightq_status lq_uv_is_locked(const struct lq_uv_root *root, bool *is_locked, struct lq_err *err) LQ_MUST_CHECK;
 lightq_status lq_uv_open(const struct lq_uv_root *root, const char *path, enum lq_open_mode mode, int *fd,
                          struct lq_err *err) LQ_MUST_CHECK;
 lightq_status lq_uv_size(const struct lq_uv_slot *slot, uint64_t *size, struct lq_err *err) LQ_MUST_CHECK;

@@ -323,6 +323,26 @@ static void test_io_uv_lock_of_another_process_is_EBUSY_with_its_pid(void **stat
     assert_int_equal(f->io->ops->lock(f->io, &f->err), LIGHTQ_OK); /* free again */
 }
 
+static void test_io_uv_is_locked_tells_without_locking(void **state)
+{
+    struct io_fixture *f = *state;
+    bool is_locked = true;
+    assert_int_equal(lq_io_uv_is_locked(f->io, &is_locked, &f->err), LIGHTQ_OK);
+    assert_false(is_locked);
+    struct lq_io_stat stat;
+    assert_int_equal(f->io->ops->stat(f->io, "lock", &stat, &f->err), LIGHTQ_ENOTFOUND);
+
+    assert_int_equal(f->io->ops->lock(f->io, &f->err), LIGHTQ_OK);
+    assert_int_equal(lq_io_uv_is_locked(f->io, &is_locked, &f->err), LIGHTQ_OK);
+    assert_true(is_locked);
+
+    close_io(f);
+    open_io(f, &(struct lq_io_uv_options){.create = false});
+    assert_int_equal(lq_io_uv_is_locked(f->io, &is_locked, &f->err), LIGHTQ_OK);
+    assert_false(is_locked);
+    assert_int_equal(f->io->ops->lock(f->io, &f->err), LIGHTQ_OK);
+}
+
 static void test_io_uv_too_many_descriptors_names_the_remedy(void **state)
 {
     struct io_fixture *f = *state;
@@ -556,6 +576,7 @@ int main(void)
         TEST(test_io_uv_fifo_is_refused_without_waiting),
         TEST(test_io_uv_files_and_handles_are_private),
         TEST(test_io_uv_lock_of_another_process_is_EBUSY_with_its_pid),
+        TEST(test_io_uv_is_locked_tells_without_locking),
         TEST(test_io_uv_too_many_descriptors_names_the_remedy),
         TEST(test_io_uv_too_many_files_are_ELIMIT),
         TEST(test_io_uv_allocate_without_fallocate_writes_zeros),
