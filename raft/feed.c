@@ -22,16 +22,6 @@ static bool waiting(const struct lq_feed *feed)
     return feed->next <= feed->end;
 }
 
-bool lq_feed_waits(const struct lq_group *group)
-{
-    for (unsigned i = 0; i < group->peer_count; i++) {
-        if (waiting(&group->peers[i].feed) && group->peers[i].feed.paused) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- what libraft made ---- */
 
 /* libraft's own state of a peer is not public. It probes a peer it has just met, after a rejection it took notice of,
@@ -197,6 +187,7 @@ static void flush_peer(struct lq_group *group, struct lq_group_peer *peer)
     while (waiting(feed) && feed->read == NULL) {
         if (queue_full(group, peer)) {
             feed->paused = true;
+            group->retry_ms = group->host->now_ms + group->host->tick_ms;
             return;
         }
         uint64_t wanted = feed->end - feed->next + 1;

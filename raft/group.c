@@ -249,6 +249,13 @@ static void take_vote(struct lq_group *group)
     group->vote_sequence = lq_rlog_set_vote(group->log, raft_current_term(&group->raft), raft_voted_for(&group->raft));
 }
 
+static void sync_peers(struct lq_group *group)
+{
+    if (lq_group_sync_peers(group) != LIGHTQ_OK) {
+        lq_group_fail(group, LIGHTQ_ENOMEM, "group %" PRIu64 ": no memory to lead", group->id);
+    }
+}
+
 static void lead_begin(struct lq_group *group)
 {
     group->leader_term = raft_current_term(&group->raft);
@@ -258,9 +265,7 @@ static void lead_begin(struct lq_group *group)
     lq_group_drop_peers(group);
     lq_group_window_open(group);
     lq_stall_durable(group);
-    if (lq_group_sync_peers(group) != LIGHTQ_OK) {
-        lq_group_fail(group, LIGHTQ_ENOMEM, "group %" PRIu64 ": no memory to lead", group->id);
-    }
+    sync_peers(group);
 }
 
 static void lead_end(struct lq_group *group)
@@ -283,6 +288,8 @@ static void take_state(struct lq_group *group, const struct raft_update *update)
     if (lq_group_leads(group)) {
         if (group->leader_term != raft_current_term(&group->raft)) {
             lead_begin(group);
+        } else if (group->peers_index != lq_group_configuration_index(group)) {
+            sync_peers(group);
         }
     } else if (group->leader_term != 0) {
         lead_end(group);

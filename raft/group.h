@@ -117,8 +117,9 @@ struct lq_group {
 
     /* time: host milliseconds, libraft's are shift_ms ahead */
     uint64_t shift_ms, step_ms;
-    uint64_t due_ms; /* as it stands in the heap: never later than the real one */
-    size_t heap_at;  /* 1-based; 0: not in it */
+    uint64_t due_ms;   /* as it stands in the heap: never later than the real one */
+    size_t heap_at;    /* 1-based; 0: not in it */
+    uint64_t retry_ms; /* when entries or pieces that a full queue held up are tried again; LQ_NEVER: none are */
 
     /* what must be durable before anything may be said */
     uint64_t vote_sequence, vote_durable;
@@ -154,6 +155,7 @@ struct lq_group {
     /* leading */
     struct lq_group_peer *peers;
     unsigned peer_count;
+    uint64_t peers_index;      /* of the configuration they are those of */
     lq_replica_id rejected_by; /* during a step: the peer whose rejection it takes */
     uint32_t *window_sizes;    /* ring by index */
     uint32_t window_mask;
@@ -255,14 +257,11 @@ void lq_group_window_advance(struct lq_group *group);
 void lq_feed_take(struct lq_group *group, const struct raft_message *message);
 void lq_feed_flush(struct lq_group *group);
 void lq_feed_drop(struct lq_group_peer *peer);
-/* True when entries wait that the next flush cannot send at once. */
-bool lq_feed_waits(const struct lq_group *group);
 
 /* ---- install.c ---- */
 void lq_install_begin(struct lq_group *group, const struct raft_message *message);
 void lq_install_flush(struct lq_group *group);
 void lq_install_drop(struct lq_group_peer *peer);
-bool lq_install_waits(const struct lq_group *group);
 void lq_install_receive(struct lq_group *group, struct lq_rpc *rpc);
 /* The update's snapshot is to be made the log's. */
 void lq_install_take(struct lq_group *group, struct raft_update *update);
@@ -301,6 +300,8 @@ void lq_servers_of(const struct raft_configuration *configuration, struct lq_ser
 bool lq_servers_sole_voter(const struct lq_servers *servers, lq_replica_id self);
 unsigned lq_servers_voters(const struct lq_servers *servers);
 const struct raft_server *lq_configuration_find(const struct raft_configuration *configuration, lq_replica_id id);
+/* Of the configuration libraft goes by, committed or not. */
+uint64_t lq_group_configuration_index(const struct lq_group *group);
 /* Makes @group->peers those of libraft's configuration. */
 lightq_status lq_group_sync_peers(struct lq_group *group) LQ_MUST_CHECK;
 void lq_group_drop_peers(struct lq_group *group);

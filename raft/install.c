@@ -94,6 +94,7 @@ static bool send_piece(struct lq_group *group, struct lq_group_peer *peer)
     struct lq_install_out *install = peer->install;
     const struct lq_checkpoint *checkpoint = &install->checkpoint;
     if (host->link->ops->queued(host->link, lq_replica_node(peer->id)) >= LQ_FEED_PAUSE_BYTES) {
+        group->retry_ms = host->now_ms + host->tick_ms;
         return false;
     }
     uint64_t left = checkpoint->state_size - install->offset;
@@ -134,16 +135,6 @@ void lq_install_flush(struct lq_group *group)
         while (peer->install != NULL && peer->install->done_ms == 0 && send_piece(group, peer)) {
         }
     }
-}
-
-bool lq_install_waits(const struct lq_group *group)
-{
-    for (unsigned i = 0; i < group->peer_count; i++) {
-        if (group->peers[i].install != NULL && group->peers[i].install->done_ms == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* ---- receiving ---- */

@@ -121,6 +121,12 @@ void lq_group_drop_peers(struct lq_group *group)
     group->peer_count = 0;
 }
 
+uint64_t lq_group_configuration_index(const struct lq_group *group)
+{
+    uint64_t index = group->raft.configuration_uncommitted_index;
+    return index != 0 ? index : group->raft.configuration_committed_index;
+}
+
 lightq_status lq_group_sync_peers(struct lq_group *group)
 {
     const struct raft_configuration *configuration = &group->raft.configuration;
@@ -148,6 +154,7 @@ lightq_status lq_group_sync_peers(struct lq_group *group)
     lq_group_drop_peers(group);
     group->peers = peers;
     group->peer_count = count;
+    group->peers_index = lq_group_configuration_index(group);
     group->space_epoch = 0; /* other voters: ask again who has space */
     return LIGHTQ_OK;
 }

@@ -168,7 +168,7 @@ lightq_status lq_group_open(struct lq_host *host, uint64_t id, uint32_t incarnat
     group->ops = ops;
     group->machine = machine;
     group->log = log;
-    group->failover_ms = LQ_NEVER;
+    group->failover_ms = group->retry_ms = LQ_NEVER;
     status = lq_apply_load(group, err);
     if (status == LIGHTQ_OK && bootstrap != NULL && may_bootstrap(group)) {
         status = append_bootstrap(group, bootstrap, err);

@@ -65,12 +65,9 @@ uint64_t lq_group_due(const struct lq_group *group)
     if (group->phase != LQ_PHASE_RUNNING || group->failed != LIGHTQ_OK) {
         return LQ_NEVER;
     }
-    uint64_t due = least(raft_due(group), least(group->failover_ms, stall_due(group)));
+    uint64_t due = least(raft_due(group), least(least(group->failover_ms, group->retry_ms), stall_due(group)));
     if (group->timeout_now.type != 0) {
         due = least(due, group->timeout_now_ms + host->heartbeat_ms);
-    }
-    if (lq_feed_waits(group) || lq_install_waits(group)) {
-        due = least(due, host->now_ms + host->tick_ms);
     }
     if (group->receiving != NULL) {
         due = least(due, group->receiving->last_ms + LQ_INSTALL_TIMEOUT_MS);
@@ -369,7 +366,8 @@ void lq_group_tick(struct lq_group *group)
     if (group->receiving != NULL && host->now_ms - group->receiving->last_ms >= LQ_INSTALL_TIMEOUT_MS) {
         lq_install_in_free(group, &group->receiving);
     }
-    if (lq_feed_waits(group) || lq_install_waits(group)) {
+    if (host->now_ms >= group->retry_ms) {
+        group->retry_ms = LQ_NEVER;
         lq_group_dirty(group);
     }
     if (host->now_ms >= group->failover_ms) {
