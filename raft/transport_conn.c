@@ -167,8 +167,14 @@ static void tell_lost_in(struct lq_transport *transport, struct conn *conn)
     if (is_present) {
         peer->in = NULL;
     }
-    bool out_is_up = peer->out != NULL && peer->out->state == CONN_UP;
-    if (is_present && conn->gone && !out_is_up && !peer->told_gone) {
+    if (!is_present || !conn->gone) {
+        return;
+    }
+    struct conn *out = peer->out;
+    if (out != NULL && out->was_up) {
+        /* It sees the end of the process itself; when it is on its way out already, for whatever reason, that is it. */
+        out->gone = out->gone || out->state == CONN_CLOSING;
+    } else if (!peer->told_gone) {
         peer->told_gone = true;
         transport->events.link.down(transport->events.link_owner, conn->node, true);
     }
