@@ -128,15 +128,27 @@ class ArrowsTest(unittest.TestCase):
         self.plant("raft/rpc.h", "\n")
         self.assert_found("raft/a.c", '#include "rpc.h"\n', "not a path from the root")
 
+    def test_headers_beside_a_test_are_allowed_by_bare_name(self):
+        self.plant("tests/unit/node/fixture.h", "\n")
+        self.assert_clean("tests/unit/node/a.c", '#include "fixture.h"\n')
+        self.assert_found("tests/unit/raft/a.c", '#include "fixture.h"\n', "not a path from the root")
+        self.plant("node/beside.h", "\n")
+        self.assert_found("node/a.c", '#include "beside.h"\n', "not a path from the root")
+
     def test_includes_in_comments_are_not_looked_at(self):
         self.assert_clean("client/base/a.c", '/*\n#include "node/shard.h"\n*/\n// #include "node/shard.h"\n')
 
     def test_files_that_are_too_long_are_found(self):
         self.assert_clean("node/long.c", "\n" * arrows.LINES_MAX)
         os.remove(os.path.join(self.tree.name, "node/long.c"))
-        for path in ("node/longer.c", "tests/longer.py", "deploy/longer.sh"):
+        for path in ("node/longer.c", "chaos/longer.py", "deploy/longer.sh"):
             with self.subTest(path=path):
                 self.assert_found(path, "\n" * (arrows.LINES_MAX + 1), "801 lines", line=arrows.LINES_MAX + 1)
+
+    def test_tests_may_be_longer_but_not_endless(self):
+        self.assert_clean("tests/unit/list.c", "\n" * arrows.TEST_LINES_MAX)
+        self.assert_found("tests/unit/list.c", "\n" * (arrows.TEST_LINES_MAX + 1), "1201 lines",
+                          line=arrows.TEST_LINES_MAX + 1)
 
     def test_main_says_where_and_fails(self):
         self.assertEqual(arrows.main(["arrows.py", self.tree.name]), 0)
