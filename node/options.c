@@ -47,6 +47,7 @@ struct flag_reader {
     struct lq_options *options; /* NULL the first time */
     const char *file;
     enum lq_options_action action;
+    int behind; /* the word behind the one that failed */
     struct lq_err *err;
     lightq_status status;
 };
@@ -70,6 +71,9 @@ static error_t on_flag(int key, char *value, struct argp_state *state)
     case KEY_DOCS:
         reader->action = LQ_OPTIONS_DOCS;
         return 0;
+    case ARGP_KEY_ERROR:
+        reader->behind = state->next;
+        return 0;
     case ARGP_KEY_ARG:
         reader->status = lq_err_set(reader->err, LIGHTQ_EINVAL, "\"%.*s\" is not a flag: lightqd takes flags only",
                                     LINE_SHOWN_MAX, value);
@@ -77,7 +81,8 @@ static error_t on_flag(int key, char *value, struct argp_state *state)
     default:
         break;
     }
-    if (key != KEY_SET && key < KEY_OPTION) {
+    const int flag_count = sizeof flag_names / sizeof flag_names[0];
+    if (key != KEY_SET && (key < KEY_OPTION || key >= KEY_OPTION + flag_count)) {
         return ARGP_ERR_UNKNOWN;
     }
     if (reader->options == NULL) {
@@ -92,17 +97,15 @@ static error_t on_flag(int key, char *value, struct argp_state *state)
 static lightq_status read_flags(struct flag_reader *reader, int argc, char **argv)
 {
     static const struct argp parser = {.options = flags, .parser = on_flag};
-    int at = 0;
     reader->status = LIGHTQ_OK;
-    error_t error = argp_parse(&parser, argc, argv, ARGP_SILENT | ARGP_IN_ORDER, &at, reader);
+    error_t error = argp_parse(&parser, argc, argv, ARGP_SILENT | ARGP_IN_ORDER, NULL, reader);
     if (error == 0 || reader->status != LIGHTQ_OK) {
         return reader->status;
     }
     if (error == ENOMEM) {
         return lq_err_set(reader->err, LIGHTQ_ENOMEM, "out of memory");
     }
-    /* getopt has stepped over the word it could not use, unless a value is missing behind the last one. */
-    const char *word = at >= 1 && at <= argc ? argv[at - 1] : "";
+    const char *word = reader->behind >= 1 && reader->behind <= argc ? argv[reader->behind - 1] : "";
     return lq_err_set(reader->err, LIGHTQ_EINVAL, "%.*s: no such flag, or its value is missing (lightqd --help)",
                       LINE_SHOWN_MAX, word);
 }
