@@ -264,6 +264,7 @@ static void lead_begin(struct lq_group *group)
     group->failover_ms = LQ_NEVER;
     lq_group_drop_peers(group);
     lq_group_window_open(group);
+    group->stall_since_ms = 0;
     lq_stall_durable(group);
     sync_peers(group);
 }

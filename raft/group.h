@@ -165,7 +165,7 @@ struct lq_group {
     uint64_t space_epoch;
 
     /* watch */
-    uint64_t stall_index, stall_since_ms; /* 0: nothing pending */
+    uint64_t stall_index, stall_since_ms; /* the oldest entry not durable, and how long that has been so; 0: none */
     bool stalled, muted;
     uint64_t stalled_at_ms;
     uint64_t failover_ms; /* LQ_NEVER: none */

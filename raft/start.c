@@ -255,6 +255,16 @@ static lightq_status init_raft(struct lq_group *group)
     return LIGHTQ_OK;
 }
 
+static lightq_status make_array(struct lq_rlog *log, struct lq_start_array *array)
+{
+    const struct lq_rlog_run *runs;
+    const struct lq_rlog_change *changes;
+    size_t run_count = lq_rlog_runs(log, &runs);
+    size_t change_count = lq_rlog_changes(log, &changes);
+    return lq_start_array_fill(lq_rlog_first(log), lq_rlog_last(log), runs, run_count, changes, change_count,
+                               LQ_START_MAP_FROM_ENTRIES, array);
+}
+
 static lightq_status step_start(struct lq_group *group)
 {
     struct lq_start_array array;
@@ -267,7 +277,7 @@ static lightq_status step_start(struct lq_group *group)
     event.start.term = term;
     event.start.voted_for = voted_for;
     event.start.start_index = lq_rlog_first(group->log);
-    lightq_status status = lq_start_array_make(group->log, &array);
+    lightq_status status = make_array(group->log, &array);
     if (status != LIGHTQ_OK) {
         return status;
     }

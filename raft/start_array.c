@@ -12,7 +12,6 @@ enum {
     PAGE_BYTES = 4096,
     /* A whole number of entries and of pages; large, so that a log of a hundred million entries needs few mappings. */
     BLOCK_ENTRIES = 512 * 128,
-    MAP_FROM_ENTRIES = 4 * BLOCK_ENTRIES,
 };
 #define BLOCK_BYTES ((size_t)BLOCK_ENTRIES * sizeof(struct raft_entry))
 _Static_assert(BLOCK_ENTRIES * sizeof(struct raft_entry) % PAGE_BYTES == 0, "blocks are whole pages");
@@ -150,16 +149,6 @@ lightq_status lq_start_array_fill(uint64_t first, uint64_t last, const struct lq
         return LIGHTQ_ECORRUPT;
     }
     return LIGHTQ_OK;
-}
-
-lightq_status lq_start_array_make(struct lq_rlog *log, struct lq_start_array *array)
-{
-    const struct lq_rlog_run *runs;
-    const struct lq_rlog_change *changes;
-    size_t run_count = lq_rlog_runs(log, &runs);
-    size_t change_count = lq_rlog_changes(log, &changes);
-    return lq_start_array_fill(lq_rlog_first(log), lq_rlog_last(log), runs, run_count, changes, change_count,
-                               MAP_FROM_ENTRIES, array);
 }
 
 void lq_start_array_free(struct lq_start_array *array, bool freed_by_raft)

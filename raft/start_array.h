@@ -20,10 +20,11 @@ struct lq_start_array {
     size_t shared_blocks; /* mapped again instead of being filled, for tests */
 };
 
-/* The entries [lq_rlog_first, lq_rlog_last] of @log. OK | ENOMEM | ELIMIT (more than libraft counts) | ECORRUPT (the
- * runs of terms do not cover the log). On failure nothing is held. */
-lightq_status lq_start_array_make(struct lq_rlog *log, struct lq_start_array *array) LQ_MUST_CHECK;
-/* The same from runs and changes; @map_from: from how many entries on it is mapped. */
+#define LQ_START_MAP_FROM_ENTRIES (256 * 1024) /* below it plain memory will do */
+
+/* The entries [@first, @last] (none when @last is below) with the terms of @runs and @changes in between; from
+ * @map_from entries on it is mapped. OK | ENOMEM | ELIMIT (more than libraft counts) | ECORRUPT (the runs do not cover
+ * them). On failure nothing is held. */
 lightq_status lq_start_array_fill(uint64_t first, uint64_t last, const struct lq_rlog_run *runs, size_t run_count,
                                   const struct lq_rlog_change *changes, size_t change_count, uint64_t map_from,
                                   struct lq_start_array *array) LQ_MUST_CHECK;

@@ -219,23 +219,20 @@ static void watch_transfer(struct lq_group *group)
 void lq_stall_appended(struct lq_group *group)
 {
     if (group->stall_since_ms == 0) {
-        group->stall_index = lq_rlog_last(group->log);
+        group->stall_index = lq_rlog_durable(group->log) + 1;
         group->stall_since_ms = group->host->now_ms + 1; /* 0 means none */
     }
 }
 
+/* Something became durable, or was cut. A disk that moves on, however slowly, does not hang. */
 void lq_stall_durable(struct lq_group *group)
 {
     uint64_t durable = lq_rlog_durable(group->log);
-    uint64_t last = lq_rlog_last(group->log);
-    if (durable >= last) {
-        group->stall_since_ms = 0;
-    } else if (group->stall_since_ms == 0 || durable >= group->stall_index) {
-        group->stall_index = last;
-        group->stall_since_ms = group->host->now_ms + 1;
-    } else {
+    if (group->stall_since_ms != 0 && durable < group->stall_index) {
         return;
     }
+    group->stall_index = durable + 1;
+    group->stall_since_ms = durable < lq_rlog_last(group->log) ? group->host->now_ms + 1 : 0;
     group->stalled = group->muted = false;
 }
 
