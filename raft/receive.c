@@ -61,22 +61,25 @@ static bool give_piece(struct lq_group *group, const struct raft_message *messag
     piece.append_entries.prev_log_term = at == 0 ? append->prev_log_term : append->entries[at - 1].term;
     piece.append_entries.entries = append->entries + at;
     piece.append_entries.n_entries = end - at;
-    if (end > at && append->entries[at].type == RAFT_CHANGE) {
+    if (append->entries[at].type == RAFT_CHANGE) {
         settle_change_before(group, piece.append_entries.prev_log_index, piece.append_entries.prev_log_term);
     }
     struct lq_step step = {.entries = piece.append_entries.entries, .refs = refs + at, .count = end - at};
     lq_group_step_receive(group, &piece, &step);
     lq_group_settle(group);
-    return takes_messages(group) && end > at &&
-           log_has(group, append->prev_log_index + end, append->entries[end - 1].term);
+    return takes_messages(group) && log_has(group, append->prev_log_index + end, append->entries[end - 1].term);
 }
 
-static void give_append(struct lq_group *group, const struct raft_message *message, const struct lq_entry_ref *refs)
+static void give_append(struct lq_group *group, struct raft_message *message, const struct lq_entry_ref *refs)
 {
     const struct raft_append_entries *append = &message->append_entries;
-    unsigned at = 0;
-    do {
-        unsigned end = at + (at < append->n_entries);
+    if (append->n_entries == 0) {
+        lq_group_step_receive(group, message, NULL);
+        lq_group_settle(group);
+        return;
+    }
+    for (unsigned at = 0; at < append->n_entries;) {
+        unsigned end = at + 1;
         while (end < append->n_entries && append->entries[end].type != RAFT_CHANGE) {
             end++;
         }
@@ -84,7 +87,7 @@ static void give_append(struct lq_group *group, const struct raft_message *messa
             return;
         }
         at = end;
-    } while (at < append->n_entries);
+    }
 }
 
 /* H1. Everything up to the trim point is committed, so a leader of our term or a later one has it as we have. */
@@ -98,8 +101,8 @@ static unsigned clip(const struct lq_group *group, struct raft_append_entries *a
     unsigned skip = below < append->n_entries ? (unsigned)below : append->n_entries;
     append->prev_log_index = trimmed;
     append->prev_log_term = lq_rlog_term_at(group->log, trimmed);
-    append->entries += skip;
     append->n_entries -= skip;
+    append->entries = append->n_entries == 0 ? NULL : append->entries + skip;
     return skip;
 }
 
@@ -114,7 +117,7 @@ static void receive_append(struct lq_group *group, struct raft_message *message,
     if (append->term >= raft_current_term(&group->raft)) {
         skip = clip(group, append);
     }
-    give_append(group, message, refs == NULL ? NULL : refs + skip);
+    give_append(group, message, append->n_entries == 0 ? NULL : refs + skip);
 }
 
 /* ---- answers ---- */
