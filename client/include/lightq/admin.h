@@ -12,6 +12,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 /* A setting of a topic, as text. */
 struct lightq_pair {
@@ -26,52 +29,64 @@ struct lightq_topic_options {
     size_t config_count;
 };
 
-/* One replica of a partition as it sees itself. Offsets and indexes of a node that did not answer are 0 and @known is
- * false. */
+/* One replica of a partition as it sees itself. */
 struct lightq_replica_info {
     uint32_t node;
     uint32_t incarnation; /* raised whenever it was rebuilt */
-    bool known;
-    const char *role;     /* "leader", "follower", "standby", "stopped", "damaged", ... */
-    uint64_t first_index; /* of the log: first kept, last, on disk, known to be on a majority, applied */
+    const char *role;     /* "leader", "follower", "candidate", "standby", "unknown" */
+    bool online;          /* it answered; otherwise the numbers below are the last ones known, or 0 */
+    const char *health;   /* "ok", or a sentence */
+    uint64_t first_index; /* of the Raft log: first kept, last, on disk, known to be on a majority, applied */
     uint64_t last_index;
     uint64_t durable_index;
     uint64_t commit_index;
     uint64_t applied_index;
-    int64_t start_offset; /* of the messages: first kept */
-    int64_t end_offset;   /* one behind the last applied */
-    uint64_t digest;      /* over the messages before end_offset: equal on replicas whose end_offset is equal */
+    uint64_t start_offset; /* of the messages: the first that is kept */
+    uint64_t end_offset;   /* one behind the last */
+    uint64_t digest;       /* over the messages before digest_offset: equal on replicas where that is equal */
+    uint64_t digest_offset;
 };
 
 struct lightq_partition_info {
     uint32_t partition;
     uint64_t group;  /* its Raft group */
-    uint32_t leader; /* node id, or 0: none is known */
+    uint32_t leader; /* node id, or 0: there is none */
     uint64_t term;
+    const char *state; /* "ok", "degraded", "unavailable", "unknown" */
     const struct lightq_replica_info *replicas;
     size_t replica_count;
 };
 
 struct lightq_topic_info {
     const char *name;
-    const char *id; /* 32 hexadecimal digits: another topic of the same name has another one */
+    char id[33]; /* 32 hexadecimal digits: another topic of the same name has another one */
     uint32_t partition_count;
-    uint32_t replicas;
-    const struct lightq_pair *config;
+    uint32_t replica_count;
+    const struct lightq_pair *config; /* NULL in a list */
     size_t config_count;
     const struct lightq_partition_info *partitions; /* NULL in a list */
 };
 
 struct lightq_node_info {
     uint32_t node;
-    const char *id; /* 32 hexadecimal digits */
-    const char *client_endpoint;
+    char id[33];                  /* 32 hexadecimal digits */
+    const char *const *endpoints; /* host:port for clients, one per shard */
+    size_t endpoint_count;
     const char *peer_endpoint;
-    const char *state;
+    const char *state; /* "up", "down", "draining", "gone", "unknown" */
     const char *version;
-    bool online;
-    uint64_t free_bytes; /* of the disk its data is on; 0: not known */
-    uint32_t leading;    /* partitions it leads */
+    uint64_t free_bytes, total_bytes; /* of the disk its data is on; 0: not known */
+    uint32_t partitions;              /* replicas it holds */
+    uint32_t leaders;                 /* partitions it leads */
+};
+
+/* A replica that does not do its work. */
+struct lightq_unhealthy {
+    const char *topic; /* "" for the group that holds the catalog */
+    uint32_t partition;
+    uint64_t group;
+    uint32_t node;
+    const char *text;
 };
 
 /* Results own all they point to; free them with lightq_result_free. */
@@ -80,12 +95,16 @@ struct lightq_topic_list {
     size_t count;
 };
 struct lightq_cluster_info {
-    const char *id;      /* 32 hexadecimal digits */
+    char id[33];         /* 32 hexadecimal digits */
     uint32_t controller; /* node id, or 0: none is known */
+    uint64_t term;       /* of the controller */
+    uint64_t version;    /* of the catalog */
     const struct lightq_node_info *nodes;
     size_t node_count;
-    const struct lightq_topic_info *topics; /* with their partitions */
-    size_t topic_count;
+    uint32_t topic_count, partition_count, leaderless_count; /* partitions in all, and those without a leader */
+    const struct lightq_unhealthy *unhealthy;
+    size_t unhealthy_count;
+    const struct lightq_partition_info *catalog; /* the group that holds the catalog; NULL: not known */
 };
 
 /* Makes a topic and waits until each of its partitions has a leader. @options may be NULL.
@@ -97,7 +116,7 @@ lightq_status lightq_topic_create(struct lightq *client, const char *topic, cons
 lightq_status lightq_topic_delete(struct lightq *client, const char *topic, int timeout_ms,
                                   struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
-/* All topics, without their partitions. OK: free *list with lightq_result_free. */
+/* All topics by name, without their partitions. OK: free *list with lightq_result_free. */
 lightq_status lightq_topic_list(struct lightq *client, int timeout_ms, struct lightq_topic_list **list,
                                 struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
@@ -106,16 +125,18 @@ lightq_status lightq_topic_list(struct lightq *client, int timeout_ms, struct li
 lightq_status lightq_topic_describe(struct lightq *client, const char *topic, int timeout_ms,
                                     struct lightq_topic_info **info, struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
-/* The nodes, and the topics as lightq_topic_describe gives them. OK: free *info with lightq_result_free. */
+/* The nodes, and what is not well. OK: free *info with lightq_result_free. */
 lightq_status lightq_cluster_status(struct lightq *client, int timeout_ms, struct lightq_cluster_info **info,
                                     struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
 /* Lets node @new_node take the place of @old_node: everything that one had is rebuilt there. The two may be equal: a
- * node that was wiped or damaged comes back as a new one. OK: it is under way. ENOTFOUND | ECONFLICT | EINVAL. */
+ * node that was wiped or damaged comes back as a new one. *replicas (may be NULL): how many are rebuilt.
+ * OK: it is under way. ENOTFOUND | ECONFLICT | EINVAL. */
 lightq_status lightq_node_replace(struct lightq *client, uint32_t old_node, uint32_t new_node, int timeout_ms,
-                                  struct lightq_error *error) LIGHTQ_MUST_CHECK;
+                                  uint32_t *replicas, struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
-/* Asks the leader of @partition to hand its leadership to @node, a replica of it. OK: @node leads. ENOTFOUND |
+/* Asks the leader of @partition to hand its leadership to @node, a replica of it (0: any other one). OK: @node leads.
+ * ENOTFOUND |
  * EINVAL (not a replica) | ENOTREADY (it is too far behind). */
 lightq_status lightq_partition_transfer(struct lightq *client, const char *topic, int32_t partition, uint32_t node,
                                         int timeout_ms, struct lightq_error *error) LIGHTQ_MUST_CHECK;
@@ -123,6 +144,9 @@ lightq_status lightq_partition_transfer(struct lightq *client, const char *topic
 /* Frees a struct lightq_topic_list, _topic_info or _cluster_info that a function above gave. NULL is allowed. */
 void lightq_result_free(void *result);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 #if defined(__GNUC__)
 #define LIGHTQ_MUST_CHECK __attribute__((warn_unused_result))
@@ -19,6 +22,7 @@ extern "C" {
 #endif
 
 #define LIGHTQ_ERROR_TEXT_BYTES 512
+#define LIGHTQ_CONF_VALUE_BYTES 8200 /* room for any value as text */
 
 /* What went wrong, for programs and for people. Filled by the functions that take one (it may be NULL there). */
 struct lightq_error {
@@ -59,6 +63,9 @@ lightq_status lightq_conf_get(const struct lightq_conf *conf, const char *name, 
 /* The option number @index, from 0. OK | ENOTFOUND (@index is past the last one). */
 lightq_status lightq_conf_describe(size_t index, struct lightq_conf_option *option) LIGHTQ_MUST_CHECK;
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

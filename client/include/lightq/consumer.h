@@ -13,6 +13,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 struct lightq_consumer;
 
@@ -109,6 +112,9 @@ lightq_status lightq_record_header(const struct lightq_record *record, size_t in
 /* Ends the subscriptions and frees @consumer within @timeout_ms. OK | EFORK (nothing was done). */
 lightq_status lightq_consumer_close(struct lightq_consumer *consumer, int timeout_ms);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

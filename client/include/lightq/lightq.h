@@ -26,6 +26,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 #define LIGHTQ_VERSION_MAJOR 0
 #define LIGHTQ_VERSION_MINOR 1
@@ -87,6 +90,9 @@ lightq_status lightq_offset(struct lightq *client, const char *topic, int32_t pa
                             const struct lightq_start *start, int timeout_ms, int64_t *offset,
                             struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

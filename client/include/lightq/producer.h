@@ -14,6 +14,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
 
 struct lightq_producer;
 
@@ -98,6 +101,9 @@ lightq_status lightq_producer_partitions(struct lightq_producer *producer, const
  * EFORK (nothing was done). */
 lightq_status lightq_producer_close(struct lightq_producer *producer, int timeout_ms);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

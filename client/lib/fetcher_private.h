@@ -1,0 +1,34 @@
+/* client/lib/fetcher_private.h - what fetcher.c (which feeds there are, and their leaders) and fetcher_stream.c (one
+ * feed's subscription) do for each other. I/O thread only. */
+#ifndef LQ_LIB_FETCHER_PRIVATE_H
+#define LQ_LIB_FETCHER_PRIVATE_H
+
+#include "client/lib/consumer.h"
+
+/* fetcher_stream.c: subscribes when there is a leader and the feed has no subscription. */
+void lq_feed_pump(struct lq_feed *feed);
+/* fetcher_stream.c: grants credit for what has been done with. */
+void lq_feed_credit(struct lq_feed *feed, uint64_t messages, uint64_t bytes);
+/* fetcher_stream.c: ends the subscription, if there is one; with @say the server is told. */
+void lq_feed_close(struct lq_feed *feed, bool say);
+/* fetcher_stream.c: stops the feed and tells why. */
+void lq_feed_fail(struct lq_feed *feed, lightq_status status, const char *text, int64_t first, int64_t end);
+
+/* fetcher.c: hands @parcel to poll(). */
+void lq_fetcher_deliver(struct lightq_consumer *consumer, struct lq_parcel *parcel);
+/* fetcher.c: what one feed may have fetched and not given. */
+uint64_t lq_fetcher_share(const struct lightq_consumer *consumer, uint64_t whole, uint64_t least);
+void lq_fetcher_wake_at(struct lightq_consumer *consumer, uint64_t at_us);
+
+static inline struct lq_io *lq_feed_io(const struct lq_feed *feed)
+{
+    return &feed->intake->consumer->client->io;
+}
+
+static inline struct lq_meta_partition *lq_feed_partition(const struct lq_feed *feed)
+{
+    struct lq_topic *topic = feed->intake->topic;
+    return topic != NULL && feed->partition < topic->partition_count ? &topic->partitions[feed->partition] : NULL;
+}
+
+#endif

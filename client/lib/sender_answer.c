@@ -1,0 +1,295 @@
+/* client/lib/sender_answer.c - what the answer to a batch means for it and for those behind it. See sender.c for the
+ * rules. I/O thread only. */
+#include "client/lib/sender_private.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* What an answer says of the batch it answers. */
+enum verdict {
+    STORED,    /* it is in the log */
+    REFUSED,   /* this attempt did not store it, and another will not either */
+    NOT_NOW,   /* this attempt did not store it, another may */
+    NOT_KNOWN, /* it may be stored or not: the same bytes again will tell */
+    GAP,       /* this attempt did not store it: the one before it is missing, or the producer is not known */
+};
+
+static enum verdict judge(const struct lq_reply *reply)
+{
+    if (!reply->answered) {
+        return NOT_KNOWN;
+    }
+    switch (reply->status) {
+    case LIGHTQ_OK:
+    case LIGHTQ_EDUPLICATE:
+        return STORED;
+    case LIGHTQ_EOUTOFSEQUENCE:
+        return GAP;
+    case LIGHTQ_ENOTLEADER:
+    case LIGHTQ_ENOLEADER:
+    case LIGHTQ_EBUSY:
+    case LIGHTQ_ENOTREADY:
+    case LIGHTQ_ELIMIT:
+    case LIGHTQ_ENOTFOUND: /* metadata tells whether the topic is gone, or that node only behind */
+        return NOT_NOW;
+    case LIGHTQ_EINVAL:
+    case LIGHTQ_ENOSPC:
+    case LIGHTQ_EPROTO:
+    case LIGHTQ_EVERSION:
+    case LIGHTQ_ETOOBIG:
+    case LIGHTQ_EFENCED:
+    case LIGHTQ_EAUTH:
+    case LIGHTQ_ENAME:
+    case LIGHTQ_EUNSUPPORTED:
+    case LIGHTQ_EEXPECTED:
+        return REFUSED;
+    default:
+        return NOT_KNOWN; /* a replica that failed, lost its leadership, or timed out */
+    }
+}
+
+/* ---- leaving the lane */
+
+static void take_off(struct lq_bundle *bundle)
+{
+    struct lq_bundles *list = &bundle->lane->batches;
+    struct lq_bundle *previous = NULL;
+    for (struct lq_bundle *at = list->first; at != bundle; at = at->next) {
+        assert(at != NULL);
+        previous = at;
+    }
+    if (previous != NULL) {
+        previous->next = bundle->next;
+    } else {
+        list->first = bundle->next;
+    }
+    if (list->last == bundle) {
+        list->last = previous;
+    }
+    bundle->next = NULL;
+}
+
+void lq_sender_resolve(struct lq_bundle *bundle, lightq_status status, int64_t base_offset)
+{
+    take_off(bundle);
+    bool stored = status == LIGHTQ_OK || status == LIGHTQ_EDUPLICATE;
+    bundle->status = status;
+    bundle->in_doubt = !stored && lq_bundle_in_doubt(bundle);
+    bundle->base_offset = base_offset;
+    lq_slab_unref(bundle->slab);
+    bundle->slab = NULL;
+    lq_producer_done(bundle->lane->route->producer, bundle);
+}
+
+/* ---- a new producer id */
+
+/* Makes the sealed bytes of @bundle those of the lane's producer id and next sequence. False: no memory. */
+static bool restamp(struct lq_lane *lane, struct lq_bundle *bundle)
+{
+    struct lq_batch_head head;
+    struct lq_slab *copy = lq_slab_new(bundle->slab->size); /* the old bytes may still lie in a socket's queue */
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy->bytes, bundle->slab->bytes, copy->size);
+    lq_slab_unref(bundle->slab);
+    bundle->slab = copy;
+    lq_batch_restamp(copy->bytes, lane->producer_id, 0, lane->next_sequence);
+    if (lq_batch_head_decode(copy->bytes, copy->size, &head, NULL) == LIGHTQ_OK) {
+        bundle->crc = head.crc;
+    }
+    bundle->producer = lane->producer_id;
+    bundle->base_sequence = lane->next_sequence;
+    bundle->serial = 0;
+    bundle->attempts = 0;
+    bundle->rejections = 0;
+    lane->next_sequence += bundle->count;
+    return true;
+}
+
+void lq_sender_drain(struct lq_lane *lane)
+{
+    for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL; bundle = bundle->next) {
+        if (bundle->state == LQ_BUNDLE_SENT) {
+            return; /* its answer first */
+        }
+    }
+    struct lq_bundle *next;
+    for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL; bundle = next) {
+        next = bundle->next;
+        if (lq_bundle_in_doubt(bundle)) { /* under another id it could be stored twice */
+            lq_sender_resolve(bundle, LIGHTQ_ETIMEDOUT, LIGHTQ_OFFSET_UNKNOWN);
+        }
+    }
+    lq_sender_new_identity(lane);
+    for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL && bundle->slab != NULL;
+         bundle = bundle->next) {
+        if (!restamp(lane, bundle)) {
+            lane->draining = true; /* once more, from the start, when there is memory */
+            lq_sender_back_off(lane);
+            return;
+        }
+    }
+}
+
+/* ---- a batch with a message that is too big for the leader */
+
+static struct lq_bundle *single(struct lq_lane *lane, const struct lq_bundle *whole, const struct lq_record *record,
+                                const struct lq_record_header *headers)
+{
+    struct lq_bundle *bundle = lq_bundle_new(lane, whole->created_us);
+    if (bundle == NULL) {
+        return NULL;
+    }
+    lightq_status status = lq_batch_writer_add(&bundle->writer, record->timestamp_ms, record->key, record->value,
+                                               headers, record->header_count);
+    if (status != LIGHTQ_OK) {
+        lq_bundle_free(bundle);
+        return NULL;
+    }
+    bundle->opaques[0] = whole->opaques[record->index];
+    bundle->count = 1;
+    bundle->bytes = lq_message_size(record->key, record->value, headers, record->header_count);
+    return bundle;
+}
+
+/* Fills @parts with one bundle per message of @whole. False: no memory, or not sound; @parts is empty. */
+static bool take_apart(struct lq_bundle *whole, struct lq_bundles *parts)
+{
+    struct lq_batch batch;
+    struct lq_record record;
+    struct lq_record_header headers[LQ_HEADERS_MAX];
+    bool made = true;
+    if (lq_batch_open(&batch, whole->slab->bytes, whole->slab->size, NULL) != LIGHTQ_OK) {
+        return false;
+    }
+    while (made && lq_batch_next(&batch, &record) == LIGHTQ_OK) {
+        struct lq_span left = record.headers;
+        for (uint32_t i = 0; i < record.header_count; i++) {
+            made = made && lq_record_header_next(&left, &headers[i]);
+        }
+        struct lq_bundle *part = made ? single(whole->lane, whole, &record, headers) : NULL;
+        made = part != NULL;
+        if (made) {
+            lq_bundles_append(parts, part);
+        }
+    }
+    lq_batch_close(&batch);
+    while (!made && parts->first != NULL) {
+        struct lq_bundle *part = parts->first;
+        parts->first = part->next;
+        lq_bundle_free(part);
+    }
+    return made;
+}
+
+/* One message alone shall fail, not those that happen to be in its batch: each goes again as a batch of its own, under
+ * a new producer id. False: it could not be done. */
+static bool split(struct lq_bundle *whole)
+{
+    struct lq_bundles parts = {.first = NULL};
+    struct lq_lane *lane = whole->lane;
+    if (whole->count == 1 || lq_bundle_in_doubt(whole) || !take_apart(whole, &parts)) {
+        return false;
+    }
+    struct lq_bundle *behind = whole->next;
+    size_t bytes = whole->bytes;
+    struct lq_bundle *previous = NULL;
+    for (struct lq_bundle *at = lane->batches.first; at != whole; at = at->next) {
+        previous = at;
+    }
+    *(previous != NULL ? &previous->next : &lane->batches.first) = parts.first;
+    parts.last->next = behind;
+    if (lane->batches.last == whole) {
+        lane->batches.last = parts.last;
+    }
+    for (struct lq_bundle *part = parts.first; part != behind; part = part->next) {
+        bytes -= part->bytes;
+    }
+    parts.first->bytes += bytes; /* nothing is counted twice or lost */
+    lane->draining = true;
+    lq_bundle_free(whole);
+    return true;
+}
+
+/* ---- answers */
+
+static void on_stored(struct lq_bundle *bundle, struct lq_conn *conn, const struct lq_reply *reply)
+{
+    const Lightq__Wire__ProduceAnswer *answer = reply->body;
+    struct lq_lane *lane = bundle->lane;
+    if (reply->status == LIGHTQ_OK && (answer == NULL || answer->base_sequence != bundle->base_sequence)) {
+        bundle->state = LQ_BUNDLE_WAITING; /* it answers something else than was asked */
+        lq_conn_lose(conn, LIGHTQ_EPROTO, "an answer to PRODUCE names another batch");
+        return;
+    }
+    lane->backoff_us = 0;
+    lane->retry_us = 0;
+    lane->redirects = 0;
+    bundle->term = answer != NULL ? answer->term : 0;
+    bool known = reply->status == LIGHTQ_OK && answer->base_offset <= (uint64_t)INT64_MAX - bundle->count;
+    lq_sender_resolve(bundle, reply->status, known ? (int64_t)answer->base_offset : LIGHTQ_OFFSET_UNKNOWN);
+}
+
+static void on_refused(struct lq_bundle *bundle, lightq_status status)
+{
+    struct lq_lane *lane = bundle->lane;
+    bundle->rejections++;
+    bundle->state = LQ_BUNDLE_WAITING;
+    if (status == LIGHTQ_ETOOBIG && split(bundle)) {
+        return;
+    }
+    lane->draining = true;
+    lq_sender_resolve(bundle, status, LIGHTQ_OFFSET_UNKNOWN);
+}
+
+static void on_gap(struct lq_bundle *bundle)
+{
+    struct lq_lane *lane = bundle->lane;
+    bundle->rejections++;
+    bundle->state = LQ_BUNDLE_WAITING;
+    if (bundle == lane->batches.first) { /* otherwise the one before it decides */
+        lane->draining = true;
+    }
+}
+
+static void on_not_stored(struct lq_bundle *bundle, const struct lq_reply *reply)
+{
+    struct lq_lane *lane = bundle->lane;
+    struct lq_io *io = &lane->route->producer->client->io;
+    bundle->state = LQ_BUNDLE_WAITING;
+    if (reply->answered || reply->status == LIGHTQ_ETIMEDOUT) {
+        lq_sender_back_off(lane);
+    }
+    if (reply->status == LIGHTQ_EBUSY || reply->status == LIGHTQ_ELIMIT) {
+        return; /* the leader is right, and busy */
+    }
+    if (!lq_meta_hint(io->meta, lane->route->topic, lane->partition, reply->leader)) {
+        lq_meta_doubt(io->meta, lane->route->topic, lane->partition);
+    }
+}
+
+void lq_sender_on_answer(struct lq_request *request, struct lq_reply *reply)
+{
+    struct lq_bundle *bundle = lq_container(request, struct lq_bundle, request);
+    struct lq_lane *lane = bundle->lane;
+    switch (judge(reply)) {
+    case STORED:
+        on_stored(bundle, lane->conn, reply);
+        break;
+    case REFUSED:
+        on_refused(bundle, reply->status);
+        break;
+    case GAP:
+        on_gap(bundle);
+        break;
+    case NOT_NOW:
+        bundle->rejections++;
+        on_not_stored(bundle, reply);
+        break;
+    case NOT_KNOWN:
+        on_not_stored(bundle, reply);
+        break;
+    }
+    lq_sender_collect(lane);
+}

@@ -1,0 +1,36 @@
+/* client/lib/sender_private.h - what sender.c (which batches go when) and sender_answer.c (what the answers mean) do
+ * for each other. I/O thread only. */
+#ifndef LQ_LIB_SENDER_PRIVATE_H
+#define LQ_LIB_SENDER_PRIVATE_H
+
+#include "client/lib/producer.h"
+
+/* sender.c: sends what may be sent of @lane. */
+void lq_sender_pump(struct lq_lane *lane);
+/* sender.c: takes over what send() has gathered for @lane, then pumps. */
+void lq_sender_collect(struct lq_lane *lane);
+/* sender.c: nothing of @lane is sent before its backoff is over. */
+void lq_sender_back_off(struct lq_lane *lane);
+/* sender.c: a fresh producer id, numbers from 0. */
+void lq_sender_new_identity(struct lq_lane *lane);
+void lq_sender_wake_at(struct lightq_producer *producer, uint64_t at_us);
+
+/* sender_answer.c: the callback of a bundle's request. */
+void lq_sender_on_answer(struct lq_request *request, struct lq_reply *reply);
+/* sender_answer.c: takes @bundle off its lane and reports it. */
+void lq_sender_resolve(struct lq_bundle *bundle, lightq_status status, int64_t base_offset);
+/* sender_answer.c: when nothing is under way any more, takes a new producer id for what was certainly not stored. */
+void lq_sender_drain(struct lq_lane *lane);
+
+static inline bool lq_bundle_in_doubt(const struct lq_bundle *bundle)
+{
+    return bundle->attempts > bundle->rejections;
+}
+
+static inline struct lq_meta_partition *lq_lane_partition(const struct lq_lane *lane)
+{
+    struct lq_topic *topic = lane->route->topic;
+    return topic != NULL && lane->partition < topic->partition_count ? &topic->partitions[lane->partition] : NULL;
+}
+
+#endif
