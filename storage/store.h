@@ -152,7 +152,8 @@ struct lq_rlog_read {
     void *internal[8];
 };
 /* OK: cb runs once, later: OK | EIO | ECORRUPT (rot: the caller must stop this replica) | ECANCELED (log cut,
- * installed, destroyed or closed meanwhile). EOUTOFRANGE: index outside [first, last]. */
+ * installed, destroyed or closed meanwhile) | ENOMEM. Else cb never runs: EOUTOFRANGE (index outside [first, last]),
+ * ESTOPPED (damaged or lost), EIO, ECORRUPT, ENOMEM, EBUSY (too many reads at once: later). */
 lightq_status lq_rlog_read(struct lq_rlog *log, struct lq_rlog_read *read) LQ_MUST_CHECK;
 
 /* An index at or before the entry that holds queue offset @offset, at most about index_stride bytes before it.
@@ -181,7 +182,9 @@ struct lq_checkpoint {
  * applied, the state must be given to lq_rlog_checkpoint. */
 bool lq_rlog_wants_checkpoint(const struct lq_rlog *log, uint64_t index);
 /* Writes the .ckpt of the segment that begins at checkpoint->last_index + 1 (tmp, fsync, rename, fsync dir), with the
- * coming flushes. Copies what it is given. Not durable ones only delay trimming. */
+ * coming flushes. Copies what it is given. Not durable ones only delay trimming. EINVAL: last_index is not durable here
+ * (so a checkpoint proves that the log once was), below first, or of another term; EEXISTS; ESTOPPED; EBUSY (an install
+ * is under way); ETOOBIG; ENOMEM. */
 lightq_status lq_rlog_checkpoint(struct lq_rlog *log, const struct lq_checkpoint *checkpoint) LQ_MUST_CHECK;
 /* The .ckpt in force just before the first entry held: false when the log begins at index 1. Metadata in memory;
  * state and its size are NULL and 0. */
