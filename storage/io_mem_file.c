@@ -340,7 +340,7 @@ static void tear_count(struct tear *tear, const struct lq_mem_file *file)
         const struct lq_mem_change *change = &file->changes[i];
         bool is_truncate = change->kind == LQ_MEM_TRUNCATE;
         uint64_t block_end = (uint64_t)pages_for(change->offset) * LQ_MEM_PAGE_BYTES;
-        uint64_t first, end;
+        uint64_t first = 0, end = 0;
         change_sectors(tear, change, &first, &end);
         for (uint64_t s = first; s < end; s++) {
             if (is_truncate && i >= tear->sizes_kept && s * LQ_MEM_SECTOR_BYTES >= block_end &&
@@ -399,7 +399,7 @@ static lightq_status tear_apply(struct tear *tear, const struct lq_mem_file *fil
         if (i < tear->sizes_kept) {
             size = change_size_after(change, size);
         }
-        uint64_t first, end;
+        uint64_t first = 0, end = 0;
         change_sectors(tear, change, &first, &end);
         for (uint64_t s = first; s < end; s++) {
             if (tear->versions[s] == 0) {

@@ -359,7 +359,7 @@ static lightq_status write_zeros(const struct lq_uv_root *root, const struct lq_
                                  struct lq_err *err)
 {
     static const uint8_t zeros[ZERO_BYTES];
-    uint64_t at;
+    uint64_t at = 0;
     lightq_status status = lq_uv_size(slot, &at, err);
     while (status == LIGHTQ_OK && at < end) {
         size_t size = end - at < ZERO_BYTES ? (size_t)(end - at) : ZERO_BYTES;
