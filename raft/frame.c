@@ -14,6 +14,8 @@ enum { AT_LENGTH = 0, AT_TYPE = 4, AT_ZERO = 5, AT_GROUP = 8, AT_HEAD_SIZE = 16,
 #define ROOM_LEAST_BYTES (4u * 1024)    /* a read into less is not worth its system call */
 #define TRUSTED_BYTES    (1024u * 1024) /* what a length is believed without more; larger frames: */
 #define GROWTH_FACTOR    4              /* times what has arrived of them */
+#define PACKED_PART      4              /* of an ordinary slab is one for small APPENDs, */
+#define SMALL_PART       8              /* which are those up to this part of it */
 #define KEPT_FACTOR      4              /* a slab this much larger than needed is given back */
 
 struct type_row {
@@ -100,8 +102,9 @@ void lq_frame_stream_init(struct lq_frame_stream *stream, uint32_t size_limit, s
 void lq_frame_stream_deinit(struct lq_frame_stream *stream)
 {
     lq_slab_unref(stream->slab);
-    stream->slab = NULL;
-    stream->begin = stream->end = 0;
+    lq_slab_unref(stream->packed);
+    stream->slab = stream->packed = NULL;
+    stream->begin = stream->end = stream->packed_used = 0;
 }
 
 void lq_frame_stream_widen(struct lq_frame_stream *stream, uint32_t size_limit, size_t slab_size)
@@ -227,6 +230,33 @@ static lightq_status check_header(const struct lq_frame_stream *stream, const ui
     return LIGHTQ_OK;
 }
 
+/* Moves a small APPEND's payload among others of its kind. Without memory for that it stays where it is. */
+static void pack(struct lq_frame_stream *stream, struct lq_frame_in *frame)
+{
+    if (frame->type != LQ_FRAME_APPEND || frame->size > stream->slab_size / SMALL_PART) {
+        return;
+    }
+    if (stream->packed != NULL && stream->packed->size - stream->packed_used < frame->size) {
+        if (stream->packed->size >= frame->size && is_sole_owner(stream->packed)) {
+            stream->packed_used = 0; /* nobody kept anything of it */
+        } else {
+            lq_slab_unref(stream->packed);
+            stream->packed = NULL;
+        }
+    }
+    if (stream->packed == NULL) {
+        stream->packed = lq_slab_new(stream->slab_size / PACKED_PART);
+        stream->packed_used = 0;
+        if (stream->packed == NULL) {
+            return;
+        }
+    }
+    memcpy(stream->packed->bytes + stream->packed_used, frame->slab->bytes + frame->offset, frame->size);
+    frame->slab = stream->packed;
+    frame->offset = (uint32_t)stream->packed_used;
+    stream->packed_used += frame->size;
+}
+
 lightq_status lq_frame_stream_next(struct lq_frame_stream *stream, struct lq_frame_in *frame, struct lq_err *err)
 {
     if (arrived(stream) < LQ_FRAME_HEADER_BYTES) {
@@ -255,5 +285,6 @@ lightq_status lq_frame_stream_next(struct lq_frame_stream *stream, struct lq_fra
                                   .size = length,
                                   .head_size = head_size};
     stream->begin += LQ_FRAME_HEADER_BYTES + (size_t)length;
+    pack(stream, frame);
     return LIGHTQ_OK;
 }

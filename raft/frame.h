@@ -40,12 +40,15 @@ uint64_t lq_frame_wire_size(const struct lq_frame *frame);
  * entries, must follow on the wire. */
 void lq_frame_put(uint8_t *at, const struct lq_frame *frame);
 
-/* The decoder. Bytes are read straight into its slab, and frames are given as views of it, so nothing is copied but the
- * beginning of a frame whose end does not fit in the same slab. What a length claims is not allocated before a good
- * part of it has arrived. */
+/* The decoder. Bytes are read straight into its slab, and frames are given as views of it, so of larger frames nothing
+ * is copied but a beginning whose end does not fit in the same slab. What a length claims is not allocated before a
+ * good part of it has arrived. Entries are kept long after they came (in the store's cache), and each keeps its whole
+ * slab: small APPENDs are therefore copied together into slabs of their own, so that what is kept is mostly entries. */
 struct lq_frame_stream {
     struct lq_slab *slab;
-    size_t begin, end;   /* of what has arrived and was not given yet */
+    size_t begin, end; /* of what has arrived and was not given yet */
+    struct lq_slab *packed;
+    size_t packed_used;
     uint32_t size_limit; /* of a payload, besides that of its type */
     size_t slab_size;    /* of an ordinary slab */
 };
@@ -59,8 +62,8 @@ void lq_frame_stream_widen(struct lq_frame_stream *stream, uint32_t size_limit, 
 lightq_status lq_frame_stream_room(struct lq_frame_stream *stream, uint8_t **at, size_t *size) LQ_MUST_CHECK;
 /* @size bytes were written there. */
 void lq_frame_stream_fed(struct lq_frame_stream *stream, size_t size);
-/* OK: the next frame, whose slab is the stream's (take a reference to keep it beyond the next call to _room or
- * _deinit). ENOTREADY: more bytes are needed. EPROTO: it is no frame; the connection must be closed. */
+/* OK: the next frame, whose slab is the stream's (take a reference to keep it beyond the next call). ENOTREADY: more
+ * bytes are needed. EPROTO: it is no frame; the connection must be closed. */
 lightq_status lq_frame_stream_next(struct lq_frame_stream *stream, struct lq_frame_in *frame,
                                    struct lq_err *err) LQ_MUST_CHECK;
 

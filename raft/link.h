@@ -54,15 +54,17 @@ struct lq_link;
 struct lq_link_events {
     /* OK: go on. EPROTO: the frame is malformed: the link closes the connection and counts it. */
     lightq_status (*receive)(void *owner, uint32_t node, const struct lq_frame_in *frame);
-    /* An identified connection to or from @node is up. */
+    /* Our connection to @node was accepted: connected() is true. */
     void (*up)(void *owner, uint32_t node);
-    /* Lost. @refused: the connection was refused or reset (its process is gone), not merely silent. */
+    /* Lost: connected() is false. @refused: the connection was refused, reset or ended (its process is gone), not merely
+     * silent; told once more, with @refused, when that only turns out later. */
     void (*down)(void *owner, uint32_t node, bool refused);
 };
 
 struct lq_link_ops {
     /* OK: it will be sent unless the connection breaks. ECONNECT: no connection (one is being tried). EBUSY: the bound
-     * of that peer's queue is reached; dropped and counted. */
+     * of that peer's queue is reached; dropped and counted. ENOMEM: dropped. EINVAL: no receiver would take it (only an
+     * APPEND has entries, and it has no body; sizes by type: raft/frame.h). */
     lightq_status (*send)(struct lq_link *link, uint32_t node, const struct lq_frame *frame);
     /* Whether an identified connection exists. */
     bool (*connected)(struct lq_link *link, uint32_t node);

@@ -210,6 +210,55 @@ static void test_frame_memory_follows_what_arrives_not_what_is_claimed(void **st
     free(chunk);
 }
 
+/* What is kept of a stream is the entries; heartbeats between them must not be kept with them. */
+static void test_frame_small_appends_keep_little_more_than_themselves(void **state)
+{
+    (void)state;
+    enum { APPENDS = 500, SLAB_BYTES = 256 * 1024 };
+    struct lq_frame_stream stream;
+    struct lq_frame_in frame, kept[APPENDS];
+    uint8_t *bytes = malloc(70000);
+    assert_non_null(bytes);
+    lq_frame_stream_init(&stream, LQ_PEER_FRAME_BYTES_MAX, SLAB_BYTES);
+    uint64_t kept_bytes = 0, slab_bytes = 0;
+
+    for (uint64_t i = 0; i < APPENDS; i++) {
+        feed(&stream, bytes, make_frame(bytes, LQ_FRAME_HEARTBEATS, 0, 8, 60000));
+        assert_int_equal(lq_frame_stream_next(&stream, &frame, NULL), LIGHTQ_OK);
+        feed(&stream, bytes, make_frame(bytes, LQ_FRAME_APPEND, i, 64, 400));
+        assert_int_equal(lq_frame_stream_next(&stream, &kept[i], NULL), LIGHTQ_OK);
+        lq_slab_ref(kept[i].slab);
+        kept_bytes += kept[i].size;
+        slab_bytes += i == 0 || kept[i].slab != kept[i - 1].slab ? kept[i].slab->size : 0;
+    }
+    lq_frame_stream_deinit(&stream);
+
+    assert_true(slab_bytes < 2 * kept_bytes);
+    for (uint64_t i = 0; i < APPENDS; i++) {
+        assert_frame(&kept[i], LQ_FRAME_APPEND, i, 400);
+        lq_slab_unref(kept[i].slab);
+    }
+    free(bytes);
+}
+
+static void test_frame_small_appends_that_are_not_kept_use_one_slab(void **state)
+{
+    (void)state;
+    struct lq_frame_stream stream;
+    struct lq_frame_in frame;
+    uint8_t bytes[LQ_FRAME_HEADER_BYTES + 500];
+    const struct lq_slab *first = NULL;
+    lq_frame_stream_init(&stream, LQ_PEER_FRAME_BYTES_MAX, SLAB);
+    for (uint64_t i = 0; i < 100; i++) {
+        feed(&stream, bytes, make_frame(bytes, LQ_FRAME_APPEND, i, 64, 500));
+        assert_int_equal(lq_frame_stream_next(&stream, &frame, NULL), LIGHTQ_OK);
+        assert_frame(&frame, LQ_FRAME_APPEND, i, 500);
+        first = first == NULL ? frame.slab : first;
+        assert_ptr_equal(frame.slab, first);
+    }
+    lq_frame_stream_deinit(&stream);
+}
+
 static void test_frame_stream_that_is_not_read_still_gives_room(void **state)
 {
     (void)state;
@@ -450,6 +499,8 @@ int main(void)
         cmocka_unit_test(test_frame_that_is_kept_is_not_written_over),
         cmocka_unit_test(test_frame_slab_is_used_again_when_nobody_keeps_it),
         cmocka_unit_test(test_frame_memory_follows_what_arrives_not_what_is_claimed),
+        cmocka_unit_test(test_frame_small_appends_keep_little_more_than_themselves),
+        cmocka_unit_test(test_frame_small_appends_that_are_not_kept_use_one_slab),
         cmocka_unit_test(test_frame_stream_that_is_not_read_still_gives_room),
         cmocka_unit_test(test_frame_header_that_is_bad_is_refused_before_the_payload),
         cmocka_unit_test(test_frame_with_any_bit_flipped_is_refused),
