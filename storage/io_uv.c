@@ -234,11 +234,9 @@ static void on_work(uv_work_t *request)
     work_release(work); /* here, so that freeing a removed file's blocks is not the loop's business */
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+/* Lets go of all that @uv holds, open files too. */
+static void destroy(struct io_uv *uv)
 {
-    struct io_uv *uv = handle->data;
-    void (*cb)(void *data) = uv->closed_cb;
-    void *data = uv->closed_data;
     for (size_t i = 0; i < uv->chunk_count * CHUNK_SLOTS; i++) {
         if (atomic_load(&slot_at(uv, i)->is_used)) {
             lq_uv_slot_close(slot_at(uv, i));
@@ -258,6 +256,14 @@ static void on_timer_closed(uv_handle_t *handle)
     close(uv->root.fd);
     free(uv->root.path);
     free(uv);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct io_uv *uv = handle->data;
+    void (*cb)(void *data) = uv->closed_cb;
+    void *data = uv->closed_data;
+    destroy(uv);
     cb(data);
 }
 
@@ -315,6 +321,9 @@ static unsigned job_hold_files(struct io_uv *uv, const struct lq_io_job *job)
 static lightq_status uv_submit(struct lq_io *io, struct lq_io_job *job)
 {
     struct io_uv *uv = uv_of(io);
+    if (uv->loop == NULL) {
+        return LIGHTQ_EUNSUPPORTED;
+    }
     if (uv->is_closing) {
         return LIGHTQ_ECANCELED;
     }
@@ -384,17 +393,26 @@ lightq_status lq_io_uv_new(uv_loop_t *loop, const char *root, const struct lq_io
         free(uv);
         return status;
     }
-    int result = uv_timer_init(loop, &uv->timer);
-    assert(result == 0); /* it always is */
-    uv->timer.data = uv;
+    if (loop != NULL) {
+        int result = uv_timer_init(loop, &uv->timer);
+        assert(result == 0); /* it always is */
+        uv->timer.data = uv;
+    }
     *io = &uv->io;
     return LIGHTQ_OK;
+}
+
+void lq_io_uv_free(struct lq_io *io)
+{
+    struct io_uv *uv = uv_of(io);
+    assert(uv->loop == NULL);
+    destroy(uv);
 }
 
 void lq_io_uv_close(struct lq_io *io, void (*cb)(void *data), void *data)
 {
     struct io_uv *uv = uv_of(io);
-    assert(!uv->is_closing);
+    assert(uv->loop != NULL && !uv->is_closing);
     uv->is_closing = true;
     uv->closed_cb = cb;
     uv->closed_data = data;

@@ -16,13 +16,17 @@ struct lq_io_uv_options {
     bool without_fallocate; /* LQ_IO_ALLOCATE writes zeros, as on file systems without fallocate(2) */
 };
 
-/* @loop is borrowed until closed. OK | ENOTFOUND | EAUTH | EIO | ENOSPC | ENOMEM. */
+/* @loop is borrowed until closed; NULL: only blocking calls are made, submit gives EUNSUPPORTED, and lq_io_uv_free ends
+ * it. OK | ENOTFOUND | EAUTH | EIO | ENOSPC | ENOMEM. */
 lightq_status lq_io_uv_new(uv_loop_t *loop, const char *root, const struct lq_io_uv_options *options, struct lq_io **io,
                            struct lq_err *err) LQ_MUST_CHECK;
 
 /* Jobs that have not begun are told ECANCELED, running ones finish; then files still open and the lock are let go, the
  * io is freed, and @cb runs once, later. To be called once. */
 void lq_io_uv_close(struct lq_io *io, void (*cb)(void *data), void *data);
+
+/* Ends an io that has no loop. */
+void lq_io_uv_free(struct lq_io *io);
 
 /* Whether a process holds the root's lock, without taking it and without making its file. OK | EIO. */
 lightq_status lq_io_uv_is_locked(struct lq_io *io, bool *is_locked, struct lq_err *err) LQ_MUST_CHECK;

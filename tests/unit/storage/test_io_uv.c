@@ -343,6 +343,25 @@ static void test_io_uv_is_locked_tells_without_locking(void **state)
     assert_int_equal(f->io->ops->lock(f->io, &f->err), LIGHTQ_OK);
 }
 
+static void test_io_uv_without_loop_takes_blocking_calls_only(void **state)
+{
+    struct io_fixture *f = *state;
+    struct disk *disk = f->disk;
+    struct lq_io *alone = NULL;
+    assert_int_equal(lq_io_uv_new(NULL, disk->root, &(struct lq_io_uv_options){.create = false}, &alone, &f->err),
+                     LIGHTQ_OK);
+    struct lq_io *with_loop = f->io;
+    struct lq_io_job job = {.count = 0};
+    f->io = alone;
+
+    io_write(f, io_create(f, "a"), 0, "alone", 5);
+    io_assert_content(f, "a", "alone", 5);
+    assert_int_equal(alone->ops->submit(alone, &job), LIGHTQ_EUNSUPPORTED);
+
+    lq_io_uv_free(alone); /* with its open file: the tear-down counts descriptors */
+    f->io = with_loop;
+}
+
 static void test_io_uv_too_many_descriptors_names_the_remedy(void **state)
 {
     struct io_fixture *f = *state;
@@ -577,6 +596,7 @@ int main(void)
         TEST(test_io_uv_files_and_handles_are_private),
         TEST(test_io_uv_lock_of_another_process_is_EBUSY_with_its_pid),
         TEST(test_io_uv_is_locked_tells_without_locking),
+        TEST(test_io_uv_without_loop_takes_blocking_calls_only),
         TEST(test_io_uv_too_many_descriptors_names_the_remedy),
         TEST(test_io_uv_too_many_files_are_ELIMIT),
         TEST(test_io_uv_allocate_without_fallocate_writes_zeros),
