@@ -411,6 +411,9 @@ static bool is_needed(const struct lq_store *store, uint64_t number)
     return false;
 }
 
+/* One file, durably gone before the next one goes: a file may hold entries that a cut in a later file took back, so it
+ * must not outlive that one. An older file that stays, for a damaged log, allows it only when the newest snapshot says
+ * that no other log needs it. */
 static bool build_journal(struct lq_background *bg)
 {
     struct lq_store *store = bg->store;
@@ -418,15 +421,20 @@ static bool build_journal(struct lq_background *bg)
     if (store->journal_failed) {
         return false;
     }
+    bool older_stays = false;
     for (size_t i = 0; i < journal->old_count; i++) {
-        if (is_needed(store, journal->old[i].number)) {
+        uint64_t number = journal->old[i].number;
+        if (is_needed(store, number) || (older_stays && number >= store->snapshot_need)) {
+            older_stays = true;
             continue;
         }
         char path[LQ_PATH_BYTES];
         bg->task = TASK_JOURNAL;
-        bg->number = journal->old[i].number;
+        bg->number = number;
         lq_path_journal(path, store->dir, store->options.shard, bg->number);
         add_op(bg, (struct lq_io_op){.kind = LQ_IO_UNLINK, .path = add_path(bg, path)});
+        lq_path_join(path, store->dir, "journal");
+        add_sync_dir(bg, path);
         return true;
     }
     return false;

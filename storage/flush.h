@@ -92,6 +92,7 @@ struct lq_flush {
     uint64_t new_number;
     uint64_t new_salt;
     uint64_t new_allocated;
+    uint64_t new_need; /* lowest file that the snapshot says a sound log needs */
 };
 
 struct lq_flush *lq_flush_new(struct lq_store *store);

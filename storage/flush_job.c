@@ -665,7 +665,7 @@ bool lq_flush_build_rotation(struct lq_flush *flush)
                                                  .shard = store->options.shard};
         lq_journal_header_encode(header, &fields);
     }
-    lq_store_snapshot(store, &flush->frame, flush->new_number);
+    flush->new_need = lq_store_snapshot(store, &flush->frame, flush->new_number);
     lq_frame_seal(&flush->frame, LQ_JOURNAL_HEADER_BYTES, 0, flush->sequence, flush->new_salt, LQ_JOURNAL_SNAPSHOT);
     if (flush->frame.status != LIGHTQ_OK) {
         flush->out_of_memory = true;

@@ -339,6 +339,7 @@ static void finish_rotation(struct lq_flush *flush)
         (struct lq_old_journal){.number = journal->number, .bytes = journal->allocated};
     journal->file = flush->new_file;
     journal->number = flush->new_number;
+    store->snapshot_need = flush->new_need;
     journal->salt = flush->new_salt;
     journal->sequence = flush->sequence;
     journal->position = flush->frame.size;

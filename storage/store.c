@@ -61,7 +61,7 @@ bool lq_store_knows(const struct lq_store *store, uint64_t group, uint32_t *inca
     return known != NULL;
 }
 
-static void snapshot_group(const struct lq_rlog *log, struct lq_writer *writer, uint64_t need_from)
+static void snapshot_group(const struct lq_rlog *log, struct lq_writer *writer, uint64_t need_from, uint64_t *lowest)
 {
     if (!log->created || log->destroy_durable) {
         return;
@@ -69,12 +69,16 @@ static void snapshot_group(const struct lq_rlog *log, struct lq_writer *writer, 
     struct lq_journal_group group = log->journaled;
     uint64_t need = log->keep_low != 0 ? log->keep_low : lq_rlog_need(log);
     group.need = need != 0 ? need : need_from;
+    if (log->keep_low == 0 && group.need < *lowest) {
+        *lowest = group.need;
+    }
     lq_journal_group_write(writer, &group);
 }
 
-void lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from)
+uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from)
 {
     const struct lq_rlog *zombie;
+    uint64_t lowest = need_from;
     lq_frame_begin(writer);
     for (const struct lq_known *known = store->known; known != NULL; known = known->hh.next) {
         if (known->durable) {
@@ -84,12 +88,13 @@ void lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_
         }
     }
     for (size_t i = 0; i < store->log_count; i++) {
-        snapshot_group(store->logs[i], writer, need_from);
+        snapshot_group(store->logs[i], writer, need_from, &lowest);
     }
     TAILQ_FOREACH(zombie, &store->zombies, zombie_link)
     {
-        snapshot_group(zombie, writer, need_from);
+        snapshot_group(zombie, writer, need_from, &lowest);
     }
+    return lowest;
 }
 
 /* ---- looking ---- */
@@ -581,7 +586,7 @@ static lightq_status begin_journal(struct opening *opening)
     if (at != NULL) {
         lq_journal_header_encode(at, &header);
     }
-    lq_store_snapshot(store, &writer, journal->number);
+    store->snapshot_need = lq_store_snapshot(store, &writer, journal->number);
     lq_frame_seal(&writer, LQ_JOURNAL_HEADER_BYTES, 0, journal->sequence, journal->salt, LQ_JOURNAL_SNAPSHOT);
     lq_path_journal(path, store->dir, store->options.shard, journal->number);
     lightq_status status = writer.status == LIGHTQ_OK

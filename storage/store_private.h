@@ -191,9 +191,10 @@ struct lq_store {
     uint64_t flight_since_us;    /* the same for the job in flight */
     uint64_t install_count;
     bool journal_failed;
-    bool follow_up;     /* a step is done whose next one waits for a flush */
-    bool root_dirty;    /* a group's directory was made and not synced */
-    uint64_t rotate_at; /* journal position from which a new file is begun */
+    bool follow_up;         /* a step is done whose next one waits for a flush */
+    bool root_dirty;        /* a group's directory was made and not synced */
+    uint64_t snapshot_need; /* lowest file that the snapshot of the current one says a sound log needs */
+    uint64_t rotate_at;     /* journal position from which a new file is begun */
     struct lq_store_counters counters;
 
     void (*close_cb)(void *data);
@@ -289,7 +290,7 @@ void lq_store_note_durable(struct lq_store *store, const struct lq_rlog *log);
 /* Renames a group's directory into removed/, durably. */
 lightq_status lq_store_set_aside(struct lq_store *store, const char *dir, struct lq_err *err) LQ_MUST_CHECK;
 /* The snapshot frame of all groups into @writer, as they are durable now; entries below file @need_from are not needed
- * by logs that need none. */
-void lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from);
+ * by logs that need none. Gives the lowest file that a log which is neither failed nor damaged needs. */
+uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from);
 
 #endif
