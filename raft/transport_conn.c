@@ -397,7 +397,7 @@ static void on_question(struct conn *conn, const struct lq_hello *hello)
 static void reject(struct conn *conn, lightq_status status, const char *sentence)
 {
     struct lq_transport *transport = conn->transport;
-    conn->hopeless = true;
+    conn->hopeless = !lightq_status_retriable(status);
     warn(conn, lightq_status_name(status), sentence);
     lq_conn_close(conn);
     if (transport->events.rejected != NULL) {

@@ -52,7 +52,7 @@ struct conn {
     bool restricted;      /* only NODE frames */
     bool was_up;
     bool gone;     /* the process at the other end is gone */
-    bool hopeless; /* refused by hello: trying again soon is of no use */
+    bool hopeless; /* refused for good: trying again soon is of no use */
     struct lq_frame_stream stream;
     struct lq_sender sender; /* OUT */
     uint8_t hello[LQ_FRAME_HEADER_BYTES + LQ_HELLO_BYTES_MAX];
