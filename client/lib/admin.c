@@ -493,7 +493,22 @@ lightq_status lightq_partition_transfer(struct lightq *client, const char *topic
     return order(&call, timeout_ms, error);
 }
 
-/* ---- offsets */
+/* ---- partitions and offsets */
+
+lightq_status lightq_partition_count(struct lightq *client, const char *topic, int timeout_ms, int32_t *count,
+                                     struct lightq_error *error)
+{
+    lightq_status status = check(client, topic, error);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    struct lq_call call = {.client = client, .topic = topic, .only_count = true};
+    status = order(&call, timeout_ms, error);
+    if (status == LIGHTQ_OK) {
+        *count = (int32_t)call.partition_count;
+    }
+    return status;
+}
 
 static void put_topic(struct lq_call *call, const struct lq_topic *topic)
 {

@@ -113,6 +113,12 @@ static struct lq_conn *find_leader(struct lq_call *call)
         fail(call, topic->status, topic->text);
         return NULL;
     }
+    if (call->only_count) {
+        call->partition_count = topic->partition_count;
+        call->error.status = LIGHTQ_OK;
+        finish(call);
+        return NULL;
+    }
     if (call->partition < 0 || (uint32_t)call->partition >= topic->partition_count) {
         lq_error_set(&call->error, LIGHTQ_ENOTFOUND, "topic %s has partitions 0 to %u, and not %d", topic->name,
                      topic->partition_count - 1, call->partition);

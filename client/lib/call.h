@@ -18,11 +18,13 @@ struct lq_call {
     const char *topic;      /* NULL: any server will do; otherwise the leader of @partition */
     int32_t partition;
     void (*prepare)(struct lq_call *call, const struct lq_topic *topic); /* fills the topic's id into the body */
+    bool only_count;        /* nothing is asked: the topic's number of partitions is all that is wanted */
     lightq_status repeated; /* what a change says that was made by an attempt whose answer was lost: EEXISTS, ... */
     uint64_t timeout_us;
     /* set by lq_call_run */
     struct lightq_error error;
-    void *answer; /* free with lq_codec_free */
+    void *answer;             /* free with lq_codec_free */
+    uint32_t partition_count; /* of only_count */
 
     /* private */
     struct lq_command command;

@@ -83,6 +83,11 @@ lightq_status lightq_wait_connected(struct lightq *client, int timeout_ms, struc
 /* The identity of the cluster as 32 hexadecimal digits; "" until a server has greeted us. Lives as long as @client. */
 const char *lightq_cluster_id(const struct lightq *client);
 
+/* The number of partitions of @topic; they are numbered from 0. OK | ENAME | ENOTFOUND | ECONNECT, EUNAVAILABLE | EAUTH
+ * | EFORK; @error says more. */
+lightq_status lightq_partition_count(struct lightq *client, const char *topic, int timeout_ms, int32_t *count,
+                                     struct lightq_error *error) LIGHTQ_MUST_CHECK;
+
 /* The offset that @start means now in @partition of @topic, answered by its leader. START gives the first offset that
  * is kept, END the one the next message will get; TIME gives the end when no message is that young.
  * OK | ENOTFOUND (no such topic or partition) | ETIMEDOUT | EUNAVAILABLE | EAUTH | EFORK; @error says more. */

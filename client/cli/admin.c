@@ -1,0 +1,231 @@
+/* client/cli/admin.c - the verbs that look at a cluster and change it. How results look is in print.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/base/limits.h"
+#include "client/cli/cli.h"
+#include "client/cli/print.h"
+
+#define CHANGE_MS_DEFAULT 60000 /* a thousand partitions want their leaders */
+#define LOOK_MS_DEFAULT   10000
+#define RADIX             10
+
+static enum cli_exit parse_node(const char *text, uint32_t *node)
+{
+    char *end;
+    unsigned long number = strtoul(text, &end, RADIX);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || number == 0 || number > LQ_NODES_MAX) {
+        return cli_usage("'%s' is not a node's id: 1 to %d", text, LQ_NODES_MAX);
+    }
+    *node = (uint32_t)number;
+    return CLI_DONE;
+}
+
+/* Splits "name=value" of --config in place of @memory. */
+static enum cli_exit split(const char *pair, char *memory, size_t size, struct lightq_pair *out)
+{
+    size_t length = strlen(pair);
+    char *equals;
+    if (length >= size || strchr(pair, '=') == NULL) {
+        return cli_usage("--config takes NAME=VALUE, and not '%s'", pair);
+    }
+    memcpy(memory, pair, length + 1);
+    equals = strchr(memory, '=');
+    *equals = '\0';
+    *out = (struct lightq_pair){.key = memory, .value = equals + 1};
+    return CLI_DONE;
+}
+
+static enum cli_exit create(struct cli *cli, const struct lightq_topic_options *options)
+{
+    struct lightq_error error;
+    enum cli_exit result = cli_connect(cli, NULL);
+    if (result != CLI_DONE) {
+        return result;
+    }
+    const char *name = cli->args.words[0];
+    if (lightq_topic_create(cli->client, name, options, cli_timeout_ms(cli, CHANGE_MS_DEFAULT), &error) != LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    print_done(cli->json, "created", "topic", name);
+    return CLI_DONE;
+}
+
+enum cli_exit cli_topic_create(struct cli *cli)
+{
+    struct lightq_pair config[CLI_LIST_MAX];
+    char(*memory)[LQ_CONF_TEXT_BYTES_MAX] = malloc(CLI_LIST_MAX * sizeof *memory);
+    struct lightq_topic_options options = {
+        .partitions = (uint32_t)cli_or(cli->args.partitions, 0),
+        .replicas = (uint32_t)cli_or(cli->args.replicas, 0),
+        .config = config,
+        .config_count = cli->args.config.count,
+    };
+    enum cli_exit result = memory != NULL ? CLI_DONE : cli_fail_with(LIGHTQ_ENOMEM, "out of memory");
+    for (size_t i = 0; result == CLI_DONE && i < options.config_count; i++) {
+        result = split(cli->args.config.items[i], memory[i], sizeof memory[i], &config[i]);
+    }
+    if (result == CLI_DONE && (cli->args.partitions == 0 || cli->args.replicas == 0)) {
+        result = cli_usage("--partitions and --replicas are at least 1");
+    }
+    if (result == CLI_DONE) {
+        result = create(cli, &options);
+    }
+    free(memory);
+    return result;
+}
+
+enum cli_exit cli_topic_list(struct cli *cli)
+{
+    struct lightq_error error;
+    struct lightq_topic_list *list;
+    enum cli_exit result = cli_connect(cli, NULL);
+    if (result != CLI_DONE) {
+        return result;
+    }
+    if (lightq_topic_list(cli->client, cli_timeout_ms(cli, LOOK_MS_DEFAULT), &list, &error) != LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    print_topic_list(cli->json, list);
+    lightq_result_free(list);
+    return CLI_DONE;
+}
+
+enum cli_exit cli_topic_describe(struct cli *cli)
+{
+    struct lightq_error error;
+    struct lightq_topic_info *info;
+    enum cli_exit result = cli_connect(cli, NULL);
+    if (result != CLI_DONE) {
+        return result;
+    }
+    if (lightq_topic_describe(cli->client, cli->args.words[0], cli_timeout_ms(cli, LOOK_MS_DEFAULT), &info, &error) !=
+        LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    print_topic(cli->json, info);
+    lightq_result_free(info);
+    return CLI_DONE;
+}
+
+enum cli_exit cli_topic_delete(struct cli *cli)
+{
+    struct lightq_error error;
+    enum cli_exit result = cli_connect(cli, NULL);
+    if (result != CLI_DONE) {
+        return result;
+    }
+    const char *name = cli->args.words[0];
+    if (lightq_topic_delete(cli->client, name, cli_timeout_ms(cli, CHANGE_MS_DEFAULT), &error) != LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    print_done(cli->json, "deleted", "topic", name);
+    return CLI_DONE;
+}
+
+/* The details of every topic in @list; one that was deleted meanwhile is left out. */
+static enum cli_exit describe_all(struct cli *cli, const struct lightq_topic_list *list,
+                                  struct lightq_topic_info **topics, size_t *count)
+{
+    struct lightq_error error;
+    for (size_t i = 0; i < list->count; i++) {
+        lightq_status status = lightq_topic_describe(cli->client, list->topics[i].name,
+                                                     cli_timeout_ms(cli, LOOK_MS_DEFAULT), &topics[*count], &error);
+        if (status == LIGHTQ_OK) {
+            (*count)++;
+        } else if (status != LIGHTQ_ENOTFOUND) {
+            return cli_fail(&error);
+        }
+    }
+    return CLI_DONE;
+}
+
+static enum cli_exit print_status(struct cli *cli, const struct lightq_cluster_info *info)
+{
+    struct lightq_error error;
+    struct lightq_topic_list *list;
+    size_t count = 0;
+    if (lightq_topic_list(cli->client, cli_timeout_ms(cli, LOOK_MS_DEFAULT), &list, &error) != LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    struct lightq_topic_info **topics = calloc(list->count + 1, sizeof(struct lightq_topic_info *));
+    enum cli_exit result =
+        topics != NULL ? describe_all(cli, list, topics, &count) : cli_fail_with(LIGHTQ_ENOMEM, "out of memory");
+    if (result == CLI_DONE) {
+        print_cluster(cli->json, info, topics, count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        lightq_result_free(topics[i]);
+    }
+    free(topics);
+    lightq_result_free(list);
+    return result;
+}
+
+enum cli_exit cli_cluster_status(struct cli *cli)
+{
+    struct lightq_error error;
+    struct lightq_cluster_info *info;
+    enum cli_exit result = cli_connect(cli, NULL);
+    if (result != CLI_DONE) {
+        return result;
+    }
+    if (lightq_cluster_status(cli->client, cli_timeout_ms(cli, LOOK_MS_DEFAULT), &info, &error) != LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    result = print_status(cli, info);
+    lightq_result_free(info);
+    return result;
+}
+
+enum cli_exit cli_node_replace(struct cli *cli)
+{
+    struct lightq_error error;
+    uint32_t old_node, new_node, replicas = 0;
+    enum cli_exit result = parse_node(cli->args.words[0], &old_node);
+    if (result == CLI_DONE) {
+        result = parse_node(cli->args.words[1], &new_node);
+    }
+    if (result == CLI_DONE) {
+        result = cli_connect(cli, NULL);
+    }
+    if (result != CLI_DONE) {
+        return result;
+    }
+    if (lightq_node_replace(cli->client, old_node, new_node, cli_timeout_ms(cli, CHANGE_MS_DEFAULT), &replicas,
+                            &error) != LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    print_replaced(cli->json, old_node, new_node, replicas);
+    return CLI_DONE;
+}
+
+enum cli_exit cli_partition_transfer(struct cli *cli)
+{
+    struct lightq_error error;
+    char topic[LQ_NAME_BYTES_MAX + 1];
+    const char *word = cli->args.words[0];
+    const char *slash = strrchr(word, '/');
+    char *end;
+    unsigned long partition = slash != NULL ? strtoul(slash + 1, &end, RADIX) : 0;
+    if (slash == NULL || slash[1] < '0' || slash[1] > '9' || *end != '\0' || partition >= LQ_PARTITIONS_MAX ||
+        (size_t)(slash - word) >= sizeof topic) {
+        return cli_usage("'%s' is not TOPIC/PARTITION, for example orders/0", word);
+    }
+    if (!cli_given(cli->args.to) || cli->args.to == 0) {
+        return cli_usage("--to NODE is missing");
+    }
+    memcpy(topic, word, (size_t)(slash - word));
+    topic[slash - word] = '\0';
+    enum cli_exit result = cli_connect(cli, NULL);
+    if (result != CLI_DONE) {
+        return result;
+    }
+    if (lightq_partition_transfer(cli->client, topic, (int32_t)partition, (uint32_t)cli->args.to,
+                                  cli_timeout_ms(cli, LOOK_MS_DEFAULT), &error) != LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    print_transferred(cli->json, topic, (uint32_t)partition, (uint32_t)cli->args.to);
+    return CLI_DONE;
+}
