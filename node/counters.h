@@ -21,7 +21,7 @@
     X(counter, handshakes_bad, "client_handshakes_bad_total", "Connections closed because they are not ZMTP.")         \
     X(gauge, connections, "client_connections", "Open connections to the client port.")                                \
     X(counter, connections_refused, "client_connections_refused_total",                                                \
-      "Times the client port stopped listening because of too many connections.")                                      \
+      "Times the client port took no more connections because there were too many.")                                   \
     X(counter, http_requests, "http_requests_total", "HTTP requests answered.")                                        \
     X(counter, http_bad, "http_bad_total", "HTTP connections closed because of what they sent.")                       \
     X(counter, produce_requests, "produce_requests_total", "PRODUCE requests.")                                        \

@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include "client/base/limits.h"
 #include "client/base/log.h"
+#include "node/listen.h"
 
 #define TURN_MESSAGES_MAX    256                /* taken in before the rest of the loop has its turn */
 #define TURN_BYTES_MAX       (4u * 1024 * 1024) /* the same, in bytes */
@@ -18,11 +20,12 @@
 #define PING_MS              5000               /* ZMTP pings of idle connections */
 #define PING_TIMEOUT_MS      20000
 #define BACKLOG              1024
-#define LISTEN_RETRY_MS      50
-#define LISTEN_RESUME_EIGHTH 7 /* listen again below seven eighths of connections_max */
-#define PEER_ID_BYTES        5 /* libzmq's own routing ids: a zero byte, then four */
-#define PARTS_MAX            2 /* frame and payload */
-#define MONITOR_EVENT_BYTES  6 /* u16 event, u32 value */
+#define LISTEN_RESUME_EIGHTH 7 /* connections are taken again at seven eighths of connections_max */
+#define EIGHTHS              8
+#define GOODBYE_MS           100 /* how long closing waits for what was sent last */
+#define PEER_ID_BYTES        5   /* libzmq's own routing ids: a zero byte, then four */
+#define PARTS_MAX            2   /* frame and payload */
+#define MONITOR_EVENT_BYTES  6   /* u16 event, u32 value */
 #define ENDPOINT_TEXT_BYTES  (LQ_ENDPOINT_TEXT_BYTES + 8)
 #define MONITOR_EVENTS                                                                    \
     (ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
@@ -33,12 +36,11 @@ struct lq_front {
     uv_loop_t *loop;
     void *context, *socket, *monitor;
     uv_poll_t poll, monitor_poll;
-    uv_timer_t listen_timer; /* runs while it wants to listen again and cannot */
-    unsigned handles;        /* of the three above that are open */
+    unsigned handles; /* of the two above that are open */
+    int listener;     /* a descriptor of ours for the socket that libzmq accepts from */
     const struct lq_front_events *events;
     void *owner;
     struct lq_counters *counters;
-    char endpoint[ENDPOINT_TEXT_BYTES]; /* as bound, for unbind and bind again */
     uint16_t port;
     bool listening;
     unsigned connections, connections_max;
@@ -55,29 +57,14 @@ struct sent {
     uint64_t size;
 };
 
-/* libzmq's errno as a status. */
-static lightq_status from_zmq(struct lq_err *err, int error, const char *what, const char *where)
+/* What is left to go wrong in libzmq. */
+static lightq_status from_zmq(struct lq_err *err, const char *what)
 {
-    switch (error) {
-    case EADDRINUSE:
-        return lq_err_set(err, LIGHTQ_EADDRINUSE,
-                          "%s: the client port %s is in use: end the other process, or choose another with --listen",
-                          what, where);
-    case EADDRNOTAVAIL:
-    case ENODEV:
-    case EINVAL:
-        return lq_err_set(err, LIGHTQ_EINVAL, "%s: %s is not an address of this machine: correct --listen", what,
-                          where);
-    case EACCES:
-        return lq_err_set(err, LIGHTQ_EAUTH, "%s: %s may not be bound by this user: choose a port above 1023", what,
-                          where);
-    case ENOMEM:
-        return lq_err_set(err, LIGHTQ_ENOMEM, "%s: out of memory", what);
-    case EMFILE:
+    int error = zmq_errno();
+    if (error == EMFILE || error == ENFILE) {
         return lq_err_set(err, LIGHTQ_ELIMIT, "%s: no descriptors left: raise the limit (ulimit -n)", what);
-    default:
-        return lq_err_set(err, LIGHTQ_EINTERNAL, "%s %s: %s", what, where, zmq_strerror(error));
     }
+    return lq_err_set(err, error == ENOMEM ? LIGHTQ_ENOMEM : LIGHTQ_EINTERNAL, "%s: %s", what, zmq_strerror(error));
 }
 
 static bool peer_of(zmq_msg_t *id, lq_peer *peer)
@@ -303,34 +290,22 @@ static lightq_status front_send(struct lq_outlet *outlet, lq_peer peer, const st
 
 /* ---- connections */
 
-static void on_listen_timer(uv_timer_t *timer);
-
 static void listen_or_not(struct lq_front *front)
 {
+    uint64_t few = (uint64_t)front->connections_max * LISTEN_RESUME_EIGHTH / EIGHTHS;
     if (front->listening && front->connections >= front->connections_max) {
-        if (zmq_unbind(front->socket, front->endpoint) == 0) {
+        if (lq_listen_pause(front->listener) == LIGHTQ_OK) {
             front->listening = false;
             front->counters->connections_refused++;
-            lq_log(WARN, "too many connections: the client port does not listen", "connections", front->connections,
+            lq_log(WARN, "too many connections: the client port takes no more", "connections", front->connections,
                    "connections.max", front->connections_max);
         }
-        return;
+    } else if (!front->listening && front->connections <= few) {
+        if (lq_listen_resume(front->listener) == LIGHTQ_OK) {
+            front->listening = true;
+            lq_log(INFO, "the client port takes connections again", "connections", front->connections);
+        }
     }
-    if (front->listening ||
-        front->connections > (uint64_t)front->connections_max * LISTEN_RESUME_EIGHTH / (LISTEN_RESUME_EIGHTH + 1)) {
-        return;
-    }
-    if (zmq_bind(front->socket, front->endpoint) == 0) {
-        front->listening = true;
-        lq_log(INFO, "the client port listens again", "connections", front->connections);
-    } else { /* libzmq closes the old listener in the background */
-        (void)uv_timer_start(&front->listen_timer, on_listen_timer, LISTEN_RETRY_MS, 0);
-    }
-}
-
-static void on_listen_timer(uv_timer_t *timer)
-{
-    listen_or_not(timer->data);
 }
 
 static void count_event(struct lq_front *front, uint16_t event)
@@ -349,12 +324,9 @@ static void count_event(struct lq_front *front, uint16_t event)
     front->counters->connections = front->connections;
 }
 
-/* The monitor's descriptor is edge-triggered too: all of it is read. */
-static void on_monitor(uv_poll_t *poll, int status, int events)
+/* The monitor's descriptor is edge-triggered too: all of it is read, and once before it is waited for at all. */
+static void read_monitor(struct lq_front *front)
 {
-    (void)status;
-    (void)events;
-    struct lq_front *front = poll->data;
     zmq_msg_t part;
     (void)zmq_msg_init(&part);
     while (zmq_msg_recv(&part, front->monitor, ZMQ_DONTWAIT) >= 0 || zmq_errno() == EINTR) {
@@ -366,6 +338,13 @@ static void on_monitor(uv_poll_t *poll, int status, int events)
     }
     (void)zmq_msg_close(&part);
     listen_or_not(front);
+}
+
+static void on_monitor(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    read_monitor(poll->data);
 }
 
 /* Only wakes the loop: lq_front_turn does the work. */
@@ -387,13 +366,11 @@ static bool set_int(struct lq_front *front, int option, int value)
 static bool set_options(struct lq_front *front, const struct lq_front_options *options)
 {
     int64_t frame_bytes_max = (int64_t)options->frame_bytes_max;
-    bool ipv6 = strchr(options->address.host, ':') != NULL;
     return zmq_setsockopt(front->socket, ZMQ_MAXMSGSIZE, &frame_bytes_max, sizeof frame_bytes_max) == 0 &&
            set_int(front, ZMQ_LINGER, 0) && set_int(front, ZMQ_ROUTER_MANDATORY, 1) &&
            set_int(front, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) && set_int(front, ZMQ_HEARTBEAT_IVL, PING_MS) &&
-           set_int(front, ZMQ_HEARTBEAT_TIMEOUT, PING_TIMEOUT_MS) && set_int(front, ZMQ_BACKLOG, BACKLOG) &&
-           set_int(front, ZMQ_RCVHWM, (int)options->queue_in) && set_int(front, ZMQ_SNDHWM, (int)options->queue_out) &&
-           set_int(front, ZMQ_IPV6, ipv6);
+           set_int(front, ZMQ_HEARTBEAT_TIMEOUT, PING_TIMEOUT_MS) &&
+           set_int(front, ZMQ_RCVHWM, (int)options->queue_in) && set_int(front, ZMQ_SNDHWM, (int)options->queue_out);
 }
 
 static lightq_status open_monitor(struct lq_front *front, struct lq_err *err)
@@ -404,25 +381,33 @@ static lightq_status open_monitor(struct lq_front *front, struct lq_err *err)
     if (front->monitor == NULL || zmq_setsockopt(front->monitor, ZMQ_RCVHWM, &unlimited, sizeof unlimited) != 0 ||
         zmq_setsockopt(front->monitor, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
         zmq_socket_monitor(front->socket, address, MONITOR_EVENTS) != 0 || zmq_connect(front->monitor, address) != 0) {
-        return from_zmq(err, zmq_errno(), "watch the client port", address);
+        return from_zmq(err, "watch the client port");
     }
     return LIGHTQ_OK;
 }
 
+/* The socket is ours, and libzmq accepts from it: so it can be told to take no more. */
 static lightq_status bind_port(struct lq_front *front, const struct lq_endpoint *address, struct lq_err *err)
 {
-    char text[LQ_ENDPOINT_TEXT_BYTES];
-    lq_endpoint_format(address, text);
-    (void)snprintf(front->endpoint, sizeof front->endpoint, "tcp://%s", text);
-    if (zmq_bind(front->socket, front->endpoint) != 0) {
-        return from_zmq(err, zmq_errno(), "listen", text);
+    char text[LQ_ENDPOINT_TEXT_BYTES], endpoint[ENDPOINT_TEXT_BYTES];
+    int given;
+    lightq_status status = lq_listen(address, "client port", "--listen", BACKLOG, &given, &front->port, err);
+    if (status != LIGHTQ_OK) {
+        return status;
     }
-    size_t size = sizeof front->endpoint;
-    if (zmq_getsockopt(front->socket, ZMQ_LAST_ENDPOINT, front->endpoint, &size) != 0) {
-        return from_zmq(err, zmq_errno(), "listen", text);
+    struct lq_endpoint bound = {.port = front->port};
+    (void)snprintf(bound.host, sizeof bound.host, "%s", strchr(address->host, ':') != NULL ? address->host : "*");
+    lq_endpoint_format(&bound, text);
+    (void)snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
+    front->listener = dup(given);
+    if (front->listener < 0) {
+        (void)close(given);
+        return lq_err_from_errno(err, errno, "listen at the client port");
     }
-    const char *colon = strrchr(front->endpoint, ':');
-    front->port = colon == NULL ? address->port : (uint16_t)strtoul(colon + 1, NULL, 10);
+    if (!set_int(front, ZMQ_USE_FD, given) || zmq_bind(front->socket, endpoint) != 0) {
+        (void)close(given);
+        return from_zmq(err, "listen at the client port");
+    }
     front->listening = true;
     return LIGHTQ_OK;
 }
@@ -447,11 +432,15 @@ static int poll_socket(struct lq_front *front, void *socket, uv_poll_t *poll, uv
 static void free_sockets(struct lq_front *front)
 {
     if (front->socket != NULL) {
+        (void)set_int(front, ZMQ_LINGER, GOODBYE_MS);
         (void)zmq_socket_monitor(front->socket, NULL, 0);
         (void)zmq_close(front->socket);
     }
     if (front->monitor != NULL) {
         (void)zmq_close(front->monitor);
+    }
+    if (front->listener >= 0) {
+        (void)close(front->listener);
     }
     if (front->context != NULL) {
         while (zmq_ctx_term(front->context) != 0 && zmq_errno() == EINTR) {
@@ -465,10 +454,10 @@ static lightq_status open_sockets(struct lq_front *front, const struct lq_front_
 {
     front->context = zmq_ctx_new();
     if (front->context == NULL || (front->socket = zmq_socket(front->context, ZMQ_ROUTER)) == NULL) {
-        return from_zmq(err, zmq_errno(), "make a socket", "for clients");
+        return from_zmq(err, "make a socket for clients");
     }
     if (!set_options(front, options)) {
-        return from_zmq(err, zmq_errno(), "set up the socket", "for clients");
+        return from_zmq(err, "set up the socket for clients");
     }
     lightq_status status = open_monitor(front, err);
     return status == LIGHTQ_OK ? bind_port(front, &options->address, err) : status;
@@ -482,6 +471,7 @@ lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *optio
         return lq_err_set(err, LIGHTQ_ENOMEM, "out of memory");
     }
     front->outlet.send = front_send;
+    front->listener = -1;
     front->loop = loop;
     front->events = events;
     front->owner = owner;
@@ -492,9 +482,6 @@ lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *optio
         free_sockets(front);
         return status;
     }
-    (void)uv_timer_init(loop, &front->listen_timer);
-    front->listen_timer.data = front;
-    front->handles = 1;
     int error = poll_socket(front, front->socket, &front->poll, on_readable);
     if (error == 0) {
         error = poll_socket(front, front->monitor, &front->monitor_poll, on_monitor);
@@ -503,6 +490,7 @@ lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *optio
         lq_front_close(front, NULL, NULL);
         return lq_err_set(err, LIGHTQ_ENOMEM, "watch the client port: %s", uv_strerror(error));
     }
+    read_monitor(front);
     *out = front;
     return LIGHTQ_OK;
 }
@@ -525,13 +513,16 @@ void lq_front_close(struct lq_front *front, void (*cb)(void *owner), void *owner
 {
     front->close_cb = cb;
     front->close_owner = owner;
+    if (front->handles == 0) { /* only from lq_front_new, which gives no callback */
+        free_sockets(front);
+        return;
+    }
     if (front->poll.data != NULL) {
         uv_close((uv_handle_t *)&front->poll, on_handle_closed);
     }
     if (front->monitor_poll.data != NULL) {
         uv_close((uv_handle_t *)&front->monitor_poll, on_handle_closed);
     }
-    uv_close((uv_handle_t *)&front->listen_timer, on_handle_closed);
 }
 
 uint16_t lq_front_port(const struct lq_front *front)

@@ -4,7 +4,7 @@
  *
  * What ROUTER cannot do, and what is done instead: it does not tell of a lost connection (sessions end by silence; a
  * send then says ECLOSED), it cannot close one connection, and it bounds its queues in messages, not bytes (accounts,
- * node/outlet.h). Connections are counted by the socket's monitor; above the limit the port stops listening until
+ * node/outlet.h). Connections are counted by the socket's monitor; above the limit the port takes none until
  * there are fewer. */
 #ifndef LQ_NODE_FRONT_H
 #define LQ_NODE_FRONT_H
@@ -35,10 +35,10 @@ struct lq_front_events {
 };
 
 struct lq_front_options {
-    struct lq_endpoint address;   /* numeric host, or "*"; port 0: one is chosen */
+    struct lq_endpoint address;   /* as of lq_listen */
     uint64_t frame_bytes_max;     /* a larger frame closes its connection */
     uint64_t queue_in, queue_out; /* messages per connection */
-    unsigned connections_max;     /* then the port stops listening */
+    unsigned connections_max;     /* then the port takes no more */
     struct lq_counters *counters; /* borrowed */
 };
 
@@ -46,8 +46,8 @@ struct lq_front_options {
 lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *options,
                            const struct lq_front_events *events, void *owner, struct lq_front **front,
                            struct lq_err *err) LQ_MUST_CHECK;
-/* Closes the socket at once; what was not sent is lost. @cb runs once, later; then @front is gone and no payload is
- * referenced any more. */
+/* Closes the socket; what was sent last has a tenth of a second to go out. @cb runs once, later; then @front is gone
+ * and no payload is referenced any more. */
 void lq_front_close(struct lq_front *front, void (*cb)(void *owner), void *owner);
 
 /* The port that was bound. */

@@ -18,7 +18,7 @@
 #define MALLOC_KEEP_BYTES (128 * 1024 * 1024)
 #define MALLOC_MAP_BYTES  (32 * 1024 * 1024) /* the most that mallopt takes on a 64-bit system */
 
-static void set_up_process(const struct lq_options *options)
+static void set_up_process(struct lq_options *options)
 {
     char threads[16];
     struct rlimit files;
@@ -30,6 +30,10 @@ static void set_up_process(const struct lq_options *options)
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    /* Half of the descriptors are for files and peers, whatever clients do. */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 2 < options->connections_max) {
+        options->connections_max = files.rlim_cur / 2;
     }
     lq_log_configure((enum lq_log_level)options->log_level, STDERR_FILENO);
 }

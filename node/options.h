@@ -76,7 +76,7 @@
     X(U64, session_subscriptions_max, "session.subscriptions.max", 1, LQ_SUBSCRIPTIONS_MAX, "4096", "subscriptions",   \
       false, "Subscriptions of one client.")                                                                           \
     X(U64, connections_max, "connections.max", 16, 1000000, "8192", "connections", false,                              \
-      "Open connections on the client port; with more it stops listening until there are fewer.")                      \
+      "Open connections on the client port; with that many it takes no more until there are fewer.")                   \
     X(U64, client_queue_in, "client.queue.in", 1, 65536, "16", "messages", false,                                      \
       "Frames of one connection read ahead of their turn; times max.message.bytes this is what a connection can "      \
       "hold.")                                                                                                         \

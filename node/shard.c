@@ -2,7 +2,6 @@
 #include "node/shard.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "node/admin.h"
@@ -158,9 +157,6 @@ static lightq_status open_port(struct lq_shard *shard, const struct lq_options *
     };
     if (front.frame_bytes_max < FRAME_HEAD_MAX) {
         front.frame_bytes_max = FRAME_HEAD_MAX;
-    }
-    if (strcmp(front.address.host, "localhost") == 0) { /* libzmq looks up no names to listen on */
-        (void)snprintf(front.address.host, sizeof front.address.host, "127.0.0.1");
     }
     return lq_front_new(&shard->loop, &front, &front_events, shard, &shard->front, err);
 }

@@ -1,13 +1,12 @@
 /* node/gateway/http.c - see http.h. */
 #include "node/gateway/http.h"
 
-#include <errno.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
+
+#include "node/listen.h"
 
 #define CONNECTIONS_MAX         64
 #define CONNECTIONS_PER_IP_MAX  32
@@ -143,46 +142,6 @@ static void on_prepare(uv_prepare_t *prepare)
 
 /* ---- life */
 
-static lightq_status refuse(struct lq_err *err, int error, const char *text)
-{
-    if (error == EADDRINUSE) {
-        return lq_err_set(err, LIGHTQ_EADDRINUSE,
-                          "the HTTP port %s is in use: end the other process, or choose another with --http", text);
-    }
-    return lq_err_from_errno(err, error, "listen for HTTP at %s", text);
-}
-
-/* A listening socket in *descriptor. */
-static lightq_status listen_at(const struct lq_endpoint *address, int *descriptor, uint16_t *port, struct lq_err *err)
-{
-    char text[LQ_ENDPOINT_TEXT_BYTES];
-    struct sockaddr_storage storage = {0};
-    socklen_t size = sizeof storage;
-    const char *host = strcmp(address->host, "localhost") == 0 ? "127.0.0.1" : address->host;
-    lq_endpoint_format(address, text);
-    if (uv_ip4_addr(host, address->port, (struct sockaddr_in *)&storage) != 0 &&
-        uv_ip6_addr(host, address->port, (struct sockaddr_in6 *)&storage) != 0) {
-        return lq_err_set(err, LIGHTQ_EINVAL, "http: %s has no numeric address", text);
-    }
-    int one = 1;
-    int made = socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (made < 0) {
-        return refuse(err, errno, text);
-    }
-    socklen_t given = storage.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    if (setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        bind(made, (struct sockaddr *)&storage, given) != 0 || listen(made, BACKLOG) != 0 ||
-        getsockname(made, (struct sockaddr *)&storage, &size) != 0) {
-        lightq_status status = refuse(err, errno, text);
-        (void)close(made);
-        return status;
-    }
-    *port = ntohs(storage.ss_family == AF_INET ? ((struct sockaddr_in *)&storage)->sin_port
-                                               : ((struct sockaddr_in6 *)&storage)->sin6_port);
-    *descriptor = made;
-    return LIGHTQ_OK;
-}
-
 static void start_handle(struct lq_http *http, uv_handle_t *handle)
 {
     handle->data = http;
@@ -219,7 +178,7 @@ lightq_status lq_http_new(uv_loop_t *loop, const struct lq_endpoint *address, st
     http->counters = counters;
     http->events = events;
     http->owner = owner;
-    lightq_status status = listen_at(address, &descriptor, &http->port, err);
+    lightq_status status = lq_listen(address, "HTTP port", "--http", BACKLOG, &descriptor, &http->port, err);
     if (status != LIGHTQ_OK) {
         free(http);
         return status;

@@ -21,8 +21,8 @@ struct lq_http_events {
     void (*metrics)(void *owner, struct lq_writer *out);
 };
 
-/* Listens at @address: a numeric host, or localhost; port 0: one is chosen. @counters is borrowed.
- * OK | EINVAL | EADDRINUSE | EAUTH | ENOMEM | EINTERNAL; @err says which address. */
+/* Listens at @address, as lq_listen does. @counters is borrowed.
+ * OK | EINVAL | EADDRINUSE | EAUTH | ELIMIT | EIO | ENOMEM | EINTERNAL; @err says which address. */
 lightq_status lq_http_new(uv_loop_t *loop, const struct lq_endpoint *address, struct lq_counters *counters,
                           const struct lq_http_events *events, void *owner, struct lq_http **http,
                           struct lq_err *err) LQ_MUST_CHECK;

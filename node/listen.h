@@ -1,0 +1,24 @@
+/* node/listen.h - listening sockets that others accept from: libzmq (node/front.c) and libmicrohttpd
+ * (node/gateway/http.c). Made here so that errors are named alike, and so that a port can stop taking connections
+ * without losing those it has. Any thread. */
+#ifndef LQ_NODE_LISTEN_H
+#define LQ_NODE_LISTEN_H
+
+#include <stdint.h>
+
+#include "client/base/err.h"
+#include "node/endpoint.h"
+
+/* Binds and listens at @address, whose host is a number, "localhost" or "*" (all IPv4 ones); port 0: one is chosen, and
+ * *port says which. @what and @flag are for people: "client port", "--listen".
+ * OK: *descriptor is not blocking, and the caller closes it. EINVAL: not an address of this machine. EADDRINUSE | EAUTH
+ * | ELIMIT (no descriptors) | EIO. */
+lightq_status lq_listen(const struct lq_endpoint *address, const char *what, const char *flag, int backlog,
+                        int *descriptor, uint16_t *port, struct lq_err *err) LQ_MUST_CHECK;
+
+/* From now on connection attempts are not answered (they time out, or get through after lq_listen_resume). Connections
+ * that were made are not touched. OK | EIO. */
+lightq_status lq_listen_pause(int descriptor) LQ_MUST_CHECK;
+lightq_status lq_listen_resume(int descriptor) LQ_MUST_CHECK;
+
+#endif
