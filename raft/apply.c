@@ -171,7 +171,8 @@ static void on_read(struct lq_group *group, struct lq_read *read, lightq_status 
 {
     group->apply_read = NULL;
     lq_group_dirty(group);
-    if (status == LIGHTQ_ECANCELED) {
+    if (status == LIGHTQ_ECANCELED || status == LIGHTQ_ENOMEM ||
+        read->read.generation != lq_rlog_generation(group->log)) {
         return; /* cut above us, or installed: asked for again if it is still needed */
     }
     if (status != LIGHTQ_OK) {
@@ -243,8 +244,8 @@ void lq_apply_turn(struct lq_group *group)
     }
     if (may_apply(group) && group->applied < applicable(group) && group->apply_read == NULL && group->ready == NULL) {
         lightq_status status = lq_host_read(group, group->applied + 1, READ_BYTES, 0, on_read, &group->apply_read);
-        if (status == LIGHTQ_ENOMEM) {
-            lq_group_dirty(group);
+        if (status == LIGHTQ_ENOMEM || status == LIGHTQ_EBUSY) {
+            group->retry_ms = group->host->now_ms + group->host->tick_ms;
         } else if (status != LIGHTQ_OK) {
             lq_group_fail(group, status, "group %" PRIu64 ": committed entry %" PRIu64 " is not in its log", group->id,
                           group->applied + 1);

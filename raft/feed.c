@@ -179,6 +179,12 @@ static void on_read(struct lq_group *group, struct lq_read *read, lightq_status 
     lq_host_rearm(group);
 }
 
+static void pause_feed(struct lq_group *group, struct lq_feed *feed)
+{
+    feed->paused = true;
+    group->retry_ms = group->host->now_ms + group->host->tick_ms;
+}
+
 static void flush_peer(struct lq_group *group, struct lq_group_peer *peer)
 {
     struct lq_feed *feed = &peer->feed;
@@ -186,8 +192,7 @@ static void flush_peer(struct lq_group *group, struct lq_group_peer *peer)
     feed->paused = false;
     while (waiting(feed) && feed->read == NULL) {
         if (queue_full(group, peer)) {
-            feed->paused = true;
-            group->retry_ms = group->host->now_ms + group->host->tick_ms;
+            pause_feed(group, feed);
             return;
         }
         uint64_t wanted = feed->end - feed->next + 1;
@@ -195,7 +200,9 @@ static void flush_peer(struct lq_group *group, struct lq_group_peer *peer)
                                     wanted < LQ_PEER_ENTRIES_MAX ? (size_t)wanted : LQ_PEER_ENTRIES_MAX, refs);
         if (count == 0) {
             lightq_status status = lq_host_read(group, feed->next, LQ_FEED_READ_BYTES, peer->id, on_read, &feed->read);
-            if (status != LIGHTQ_OK) {
+            if (status == LIGHTQ_EBUSY || status == LIGHTQ_ENOMEM) {
+                pause_feed(group, feed);
+            } else if (status != LIGHTQ_OK) {
                 lq_feed_drop(peer);
             }
             return;

@@ -99,6 +99,7 @@ static bool cut_log(struct lq_group *group, uint64_t index)
         return false;
     }
     lq_group_trace(group, LQ_TRACE_CUT, index, last);
+    lq_apply_forget_ready(group); /* read ahead, perhaps beyond the cut */
     lightq_status status = lq_rlog_cut(group->log, index);
     if (status != LIGHTQ_OK) {
         lq_group_fail(group, status, "group %" PRIu64 ": cannot cut its log at %" PRIu64, group->id, index);

@@ -172,13 +172,13 @@ static bool online(const struct lq_group *group, lq_replica_id id)
     return id == group->self;
 }
 
-/* A replica that is not yet a voter in its own configuration refuses votes (election.c:207): promoted behind, or while
- * another voter is away, it can keep a group from electing. */
+/* Promoted far behind, or while another voter is away, it could keep a group from committing. And it must know that it
+ * is a server at all, or it would vote for nobody (receive.c). */
 static lightq_status may_promote(struct lq_group *group, const struct lq_servers *servers, lq_replica_id id)
 {
     raft_index match = 0;
     if (raft_match_index(&group->raft, id, &match) != 0 || match + LQ_PROMOTE_LAG_ENTRIES < lq_rlog_last(group->log) ||
-        !online(group, id)) {
+        match < group->raft.configuration_committed_index || !online(group, id)) {
         return LIGHTQ_ENOTREADY;
     }
     for (unsigned i = 0; i < servers->count; i++) {

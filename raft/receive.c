@@ -181,6 +181,30 @@ static void receive_vote_result(struct lq_group *group, struct raft_message *mes
     lq_group_settle(group);
 }
 
+/* A server votes also when its own configuration does not call it a voter (Raft dissertation, section 4.2.1): it may
+ * have been promoted by an entry that has not reached it. libraft refuses (election.c:207), and then a group whose
+ * newest log needs that vote never elects again, with all its servers alive. Who counts is decided by the candidate's
+ * configuration, and the vote is stored like any other. So libraft sees the role of a voter for this one step. It is
+ * the only field of its state that is ever written. */
+static void receive_vote(struct lq_group *group, struct raft_message *message)
+{
+    const struct raft_configuration *configuration = &group->raft.configuration;
+    int role = RAFT_VOTER;
+    unsigned at = 0;
+    while (at < configuration->n && configuration->servers[at].id != group->self) {
+        at++;
+    }
+    if (at < configuration->n) {
+        role = configuration->servers[at].role;
+        configuration->servers[at].role = RAFT_VOTER;
+    }
+    lq_group_step_receive(group, message, NULL);
+    if (at < configuration->n) { /* a vote changes no configuration */
+        configuration->servers[at].role = role;
+    }
+    lq_group_settle(group);
+}
+
 /* ---- from host.c ---- */
 
 void lq_group_receive(struct lq_group *group, struct lq_rpc *rpc)
@@ -206,7 +230,10 @@ void lq_group_receive(struct lq_group *group, struct lq_rpc *rpc)
     case LQ_FRAME_VOTE_RESULT:
         receive_vote_result(group, &rpc->message);
         return;
-    default: /* VOTE, TIMEOUT_NOW */
+    case LQ_FRAME_VOTE:
+        receive_vote(group, &rpc->message);
+        return;
+    default: /* TIMEOUT_NOW */
         lq_group_step_receive(group, &rpc->message, NULL);
         lq_group_settle(group);
         return;

@@ -203,12 +203,15 @@ static void on_tail_read(struct lq_group *group, struct lq_read *read, lightq_st
         status = lq_entry_decode(lq_entry_ref_bytes(&read->read.refs[0]), read->read.refs[0].size, false, &entry, &size,
                                  NULL);
     }
+    lq_group_dirty(group);
+    if (status == LIGHTQ_ENOMEM) {
+        return; /* read again in the next turn */
+    }
     if (status != LIGHTQ_OK) {
         lq_group_fail(group, status, "group %" PRIu64 ": the last entry of its log cannot be read", group->id);
         return;
     }
     lq_group_take_tail(group, &entry);
-    lq_group_dirty(group);
 }
 
 /* The last entry's header says what offset and time the next one has. */
@@ -232,7 +235,9 @@ static void read_tail(struct lq_group *group)
         }
     }
     lightq_status status = lq_host_read(group, last, 1, 0, on_tail_read, &group->tail_read);
-    if (status != LIGHTQ_OK) {
+    if (status == LIGHTQ_ENOMEM || status == LIGHTQ_EBUSY) {
+        lq_group_dirty(group); /* again in the next turn */
+    } else if (status != LIGHTQ_OK) {
         lq_group_fail(group, status, "group %" PRIu64 ": the last entry of its log cannot be read", group->id);
     }
 }

@@ -614,6 +614,28 @@ static void test_rule9_conflict_with_committed_stops_the_replica(void **state)
     assert_int_equal(lq_rlog_last(solo->group->log), 4);
 }
 
+/* Found by a seed: entries read from disk ahead of what is committed, and replaced before they are. */
+static void test_rule9_entries_read_ahead_are_dropped_by_a_cut(void **state)
+{
+    struct solo *solo = *state;
+    solo_init(solo, 3);
+    solo_follow(solo, SOLO_PEER(2), 2);
+    const struct solo_append old = {
+        .from = SOLO_PEER(2), .term = 2, .prev = 1, .prev_term = 1, .count = 5, .commit = 2, .fill = 1};
+    const struct solo_append new = {
+        .from = SOLO_PEER(3), .term = 3, .prev = 3, .prev_term = 2, .count = 2, .commit = 5, .fill = 100};
+    fake_log_evict(solo->group->log, 100);
+    assert_int_equal(solo_append(solo, &old), LIGHTQ_OK);
+    solo_turn(solo); /* applies 2, has read 3 to 6 with it */
+    assert_int_equal(last_applied(solo), 2);
+
+    assert_int_equal(solo_append(solo, &new), LIGHTQ_OK);
+    solo_turn(solo);
+
+    assert_int_equal(last_applied(solo), 5);
+    assert_int_equal(solo->machine.state, 1 + 1 + 100 + 100);
+}
+
 /* ---- rule 10: a leader that finds rot hands over ---- */
 
 static void test_rule10_rot_found_for_a_follower_hands_over_and_stops(void **state)
@@ -680,6 +702,7 @@ int main(void)
         TEST(test_rule8_nothing_is_applied_during_an_install),
         TEST(test_rule9_cut_of_applied_entries_stops_the_replica),
         TEST(test_rule9_conflict_with_committed_stops_the_replica),
+        TEST(test_rule9_entries_read_ahead_are_dropped_by_a_cut),
         TEST(test_rule10_rot_found_for_a_follower_hands_over_and_stops),
         TEST(test_rule10_rot_found_in_a_follower_stops_it),
     };

@@ -129,7 +129,9 @@ static void test_promote_waits_until_caught_up(void **state)
     assert_int_equal(change(solo, LQ_CHANGE_PROMOTE, SOLO_PEER(4)), LIGHTQ_ENOTREADY); /* never heard from */
     solo_result(solo, SOLO_PEER(4), term, 0, 5);
     assert_int_equal(change(solo, LQ_CHANGE_PROMOTE, SOLO_PEER(4)), LIGHTQ_ENOTREADY); /* far behind */
-    solo_result(solo, SOLO_PEER(4), term, 0, last - 10);
+    solo_result(solo, SOLO_PEER(4), term, 0, last - 1); /* near, but does not know that it is a server */
+    assert_int_equal(change(solo, LQ_CHANGE_PROMOTE, SOLO_PEER(4)), LIGHTQ_ENOTREADY);
+    solo_result(solo, SOLO_PEER(4), term, 0, last);
     assert_int_equal(change(solo, LQ_CHANGE_PROMOTE, SOLO_PEER(4)), LIGHTQ_OK);
 }
 
@@ -176,6 +178,46 @@ static void test_change_is_settled_again_after_a_restart(void **state)
     assert_int_equal(solo->group->raft.configuration_committed_index, index);
     assert_int_equal(solo->machine.servers.count, 4);
     assert_int_equal(change_committed(solo, LQ_CHANGE_REMOVE, SOLO_PEER(4)), LIGHTQ_OK);
+}
+
+/* Found by a seed: a replica promoted by an entry that has not reached it refused its vote (election.c:207), the others
+ * needed it, and the group never elected again, with all its servers alive. */
+static void test_standby_votes_for_a_candidate_that_counts_it(void **state)
+{
+    struct solo *solo = *state;
+    const struct solo_append append = {.from = SOLO_PEER(2),
+                                       .term = 9,
+                                       .prev = 2,
+                                       .prev_term = lq_rlog_term_at(solo->group->log, 2),
+                                       .count = 1,
+                                       .types = {LQ_ENTRY_CHANGE},
+                                       .servers = {.count = 3,
+                                                   .at = {{.id = SOLO_PEER(3), .role = LQ_ROLE_VOTER},
+                                                          {.id = SOLO_PEER(2), .role = LQ_ROLE_VOTER},
+                                                          {.id = SOLO_SELF, .role = LQ_ROLE_STANDBY}}}};
+    struct raft_message message = {.type = RAFT_REQUEST_VOTE};
+    message.request_vote = (struct raft_request_vote){.version = 2,
+                                                      .term = 10,
+                                                      .candidate_id = SOLO_PEER(3),
+                                                      .last_log_index = 20,
+                                                      .last_log_term = 9,
+                                                      .disrupt_leader = true};
+    assert_int_equal(solo_append(solo, &append), LIGHTQ_OK);
+    solo_turn(solo);
+
+    solo_message(solo, SOLO_PEER(3), &message);
+    solo_turn(solo);
+
+    assert_true(solo_last(solo, RAFT_REQUEST_VOTE_RESULT, 3)->message.request_vote_result.vote_granted);
+    assert_int_equal(solo->group->raft.configuration.servers[2].role, RAFT_STANDBY);
+    uint64_t term;
+    uint64_t voted_for;
+    lq_rlog_vote(solo->group->log, &term, &voted_for);
+    assert_int_equal(term, 10);
+    assert_int_equal(voted_for, SOLO_PEER(3));
+    solo_forget_sent(solo);
+    solo_advance(solo, 5000); /* but it stands for nothing itself */
+    assert_null(solo_last(solo, RAFT_REQUEST_VOTE, 0));
 }
 
 /* A leader that is taken out steps down when that is committed. */
@@ -258,6 +300,7 @@ int main(void)
         TEST(test_promote_waits_while_another_voter_is_away),
         TEST(test_change_needs_a_leader_with_its_barrier_applied),
         TEST(test_change_is_settled_again_after_a_restart),
+        TEST(test_standby_votes_for_a_candidate_that_counts_it),
         TEST(test_removed_leader_steps_down),
         TEST(test_removed_peers_answers_count_no_more),
         TEST(test_servers_encoding_is_refused_when_invalid),
