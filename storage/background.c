@@ -258,10 +258,10 @@ static lightq_status index_of(const struct lq_rlog *log, const struct lq_segment
 
 static struct lq_segment *segment_to_seal(const struct lq_rlog *log)
 {
-    for (size_t i = log->segment_count; i > 0 && !log->segments[i - 1]->indexed; i--) {
-        struct lq_segment *segment = log->segments[i - 1];
-        if (segment->closed && segment->on_disk && !segment->index_failed && segment->last >= segment->first &&
-            segment->last <= log->written && segment->last <= log->durable) {
+    for (size_t i = 0; i < log->segment_count; i++) {
+        struct lq_segment *segment = log->segments[i];
+        if (segment->closed && segment->on_disk && !segment->indexed && !segment->index_failed &&
+            segment->last >= segment->first && segment->last <= log->written && segment->last <= log->durable) {
             return segment;
         }
     }
@@ -308,7 +308,8 @@ static bool build_seal(struct lq_background *bg, struct lq_rlog *log, lightq_sta
 
 static bool build_sync(struct lq_background *bg, struct lq_rlog *log, lightq_status *status, struct lq_err *err)
 {
-    if (log->journal_low == 0 || log->journal_low >= bg->store->journal.number || log->journal_syncing != 0) {
+    if (log->journal_low == 0 || log->journal_low >= bg->store->journal.number || log->journal_syncing != 0 ||
+        log->released_dirty) {
         return false;
     }
     bg->task = TASK_SYNC;
@@ -376,6 +377,13 @@ static bool build_task(struct lq_background *bg, struct lq_rlog *log, lightq_sta
 }
 
 /* ---- the old journal files ---- */
+
+void lq_rlog_settle_need(struct lq_rlog *log)
+{
+    if (log->dirty_count == 0 && !log->released_dirty && !log->destroyed) {
+        log->journal_low = 0;
+    }
+}
 
 uint64_t lq_rlog_need(const struct lq_rlog *log)
 {
@@ -477,14 +485,8 @@ static void done_seal(struct lq_background *bg, struct lq_rlog *log, lightq_stat
     segment->indexed = status == LIGHTQ_OK;
     segment->index_failed = status != LIGHTQ_OK;
     segment->allocated = bg->ops[0].offset;
-    lq_segment_set_dirty(bg->store, segment, false);
-    bool dirty = false;
-    for (size_t i = log->segment_count; i > 0; i--) {
-        dirty = dirty || log->segments[i - 1]->dirty;
-    }
-    if (!dirty) {
-        log->journal_low = 0;
-    }
+    lq_segment_set_dirty(log, segment, false);
+    lq_rlog_settle_need(log);
 }
 
 static void done_trim(struct lq_background *bg, struct lq_rlog *log)
@@ -621,7 +623,7 @@ static void begin(struct lq_background *bg)
         log->journal_syncing = log->journal_low;
         log->journal_low = 0;
         for (size_t i = 0; i < bg->held_count; i++) {
-            lq_segment_set_dirty(bg->store, bg->held[i], false);
+            lq_segment_set_dirty(log, bg->held[i], false);
         }
     }
     bg->synced_directory = (bg->task == TASK_SYNC) || bg->task == TASK_CHECKPOINT || bg->task == TASK_SEAL;

@@ -697,7 +697,7 @@ bool lq_flush_build_rotation(struct lq_flush *flush)
 
 /* ---- taking it out of what waits ---- */
 
-static void commit_part(struct lq_flush *flush, struct lq_part *part)
+static void commit_part(struct lq_part *part)
 {
     struct lq_rlog *log = part->log;
     if (part->vote_sequence != 0) {
@@ -709,12 +709,6 @@ static void commit_part(struct lq_flush *flush, struct lq_part *part)
     if (part->last >= part->first) {
         log->submitted = part->last;
         log->flight_last = part->last;
-        for (size_t i = part->held_from; i < part->held_to; i++) {
-            lq_segment_set_dirty(flush->store, flush->held[i], true);
-        }
-        if (part->journaled && log->journal_low == 0) {
-            log->journal_low = flush->store->journal.number;
-        }
     }
 }
 
@@ -726,7 +720,7 @@ void lq_flush_commit(struct lq_flush *flush)
     for (size_t i = 0; i < flush->part_count; i++) {
         flush->parts[i].log->pins++;
         if (!flush->parts[i].failed) {
-            commit_part(flush, &flush->parts[i]);
+            commit_part(&flush->parts[i]);
         }
     }
     for (size_t i = 0; i < flush->mark_count; i++) {

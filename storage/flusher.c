@@ -12,7 +12,7 @@ static void on_flush_job(struct lq_io_job *job, lightq_status status);
 static lightq_status submit_from(struct lq_flush *flush, size_t op)
 {
     flush->op_next = op;
-    flush->job.ops = flush->ops + op;
+    flush->job.ops = op == 0 ? flush->ops : flush->ops + op; /* there may be none at all */
     flush->job.count = (unsigned)(flush->op_count - op);
     flush->job.cb = on_flush_job;
     flush->job.data = flush;
@@ -192,26 +192,32 @@ static void finish_install(struct lq_part *part)
     log->submitted = part->install_index;
     log->written = part->install_index;
     log->checkpoints[0].durable = true;
-    log->journal_low = 0;
     lq_checkpoint_file_deinit(&log->install);
     log->install = (struct lq_checkpoint_file){.next_index = 1};
     log->store->follow_up = true;
 }
 
+/* What the journal carries is noted as not synced only now that it is written: a background sync that began before does
+ * not cover it. */
 static void finish_entries(struct lq_flush *flush, struct lq_part *part)
 {
     struct lq_rlog *log = part->log;
     struct lq_store *store = flush->store;
+    for (size_t i = part->held_from; i < part->held_to && part->journaled; i++) {
+        struct lq_segment *segment = flush->held[i];
+        log->journal_low = log->journal_low != 0 ? log->journal_low : store->journal.number;
+        if (!log->destroyed && lq_rlog_segment_at(log, segment->first, NULL) == segment) {
+            lq_segment_set_dirty(log, segment, true);
+        } else {
+            log->released_dirty = true; /* cut, trimmed or replaced meanwhile */
+        }
+    }
     if (!part->journaled) {
         for (size_t i = part->held_from; i < part->held_to; i++) {
-            lq_segment_set_dirty(store, flush->held[i], false);
+            lq_segment_set_dirty(log, flush->held[i], false);
             store->counters.segment_syncs++;
         }
-        bool dirty = false;
-        for (size_t i = log->segment_count; i > 0 && !log->segments[i - 1]->indexed; i--) {
-            dirty = dirty || log->segments[i - 1]->dirty;
-        }
-        log->journal_low = dirty ? log->journal_low : 0;
+        lq_rlog_settle_need(log);
     }
     if (log->flight_last > log->written) {
         log->written = log->flight_last;
@@ -220,8 +226,8 @@ static void finish_entries(struct lq_flush *flush, struct lq_part *part)
         log->durable = log->flight_last;
     }
     log->flight_last = 0;
-    if (log->segment_count > 1) {
-        lq_rlog_mark_background(log);
+    if (part->file_count > 1 || flush->held[part->held_from]->closed) {
+        lq_rlog_mark_background(log); /* a segment is full */
     }
 }
 
@@ -271,6 +277,12 @@ static void finish_part(struct lq_flush *flush, struct lq_part *part)
     }
     if (part->last >= part->first) {
         finish_entries(flush, part);
+    }
+    bool may_be_lost = log->trim_wanted || log->cut_step == LQ_CUT_BEGIN || log->install_step != LQ_INSTALL_NONE;
+    if ((part->trim || part->cut_begin || part->install_do) && !may_be_lost) {
+        log->released_dirty = false;
+        lq_rlog_settle_need(log);
+        lq_rlog_mark_background(log);
     }
     if (part->destroy) {
         log->destroy_durable = true;

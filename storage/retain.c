@@ -199,7 +199,7 @@ static void trim_files(struct lq_rlog *log, uint64_t next)
         bool added = lq_doomed_add(&log->trimmed, log->segments[gone]->first, true, false);
         assert(added);
         (void)added;
-        lq_segment_release(log->store, log->segments[gone]);
+        lq_segment_release(log, log->segments[gone]);
         gone++;
     }
     memmove(log->segments, log->segments + gone, (log->segment_count - gone) * sizeof(struct lq_segment *));

@@ -49,7 +49,7 @@ static void changes_clear(struct lq_rlog *log)
 void lq_rlog_clear(struct lq_rlog *log)
 {
     for (size_t i = 0; i < log->segment_count; i++) {
-        lq_segment_release(log->store, log->segments[i]);
+        lq_segment_release(log, log->segments[i]);
     }
     log->segment_count = 0;
     runs_clear(log);
@@ -574,7 +574,7 @@ static void doom_after(struct lq_rlog *log, uint64_t index, size_t keep_segments
             assert(added);
             (void)added;
         }
-        lq_segment_release(log->store, segment);
+        lq_segment_release(log, segment);
     }
     while (log->checkpoint_count > 0 && log->checkpoints[log->checkpoint_count - 1].next_index > index) {
         struct lq_checkpoint_file *file = &log->checkpoints[--log->checkpoint_count];

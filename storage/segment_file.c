@@ -88,23 +88,27 @@ void lq_segment_unpin(struct lq_store *store, struct lq_segment *segment)
     lq_segment_unref(segment);
 }
 
-void lq_segment_set_dirty(struct lq_store *store, struct lq_segment *segment, bool dirty)
+void lq_segment_set_dirty(struct lq_rlog *log, struct lq_segment *segment, bool dirty)
 {
     if (segment->dirty == dirty) {
         return;
     }
     segment->dirty = dirty;
     if (dirty) {
-        lq_segment_pin(store, segment);
+        log->dirty_count++;
+        lq_segment_pin(log->store, segment);
     } else {
-        lq_segment_unpin(store, segment);
+        log->dirty_count--;
+        lq_segment_unpin(log->store, segment);
     }
 }
 
-void lq_segment_release(struct lq_store *store, struct lq_segment *segment)
+void lq_segment_release(struct lq_rlog *log, struct lq_segment *segment)
 {
+    struct lq_store *store = log->store;
     if (segment->file != LQ_FILE_NONE) {
-        lq_segment_set_dirty(store, segment, false);
+        log->released_dirty = log->released_dirty || segment->dirty;
+        lq_segment_set_dirty(log, segment, false);
     } else if (segment->dirty) { /* abandoned: the file is gone already */
         segment->dirty = false;
         segment->pins--;

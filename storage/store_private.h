@@ -126,7 +126,9 @@ struct lq_rlog {
     struct lq_doomed_list trimmed;     /* go in the background, once the trim is in the journal */
     bool directory_dirty;              /* has entries not synced */
 
-    uint64_t journal_low;     /* lowest file whose entries are not synced in our segments; 0: none */
+    size_t dirty_count;   /* segments with bytes not synced */
+    uint64_t journal_low; /* lowest file whose entries are not synced in our segments; 0: none */
+    bool released_dirty;  /* segments with such bytes were let go by a change that is not durable yet: keep the low */
     uint64_t journal_syncing; /* the same, of a sync under way */
     uint64_t keep_low;        /* failed or damaged: the journal files that may hold what the segments lack */
     uint64_t keep_high;
@@ -246,9 +248,9 @@ void lq_segment_pin(struct lq_store *store, struct lq_segment *segment);
 void lq_segment_unpin(struct lq_store *store, struct lq_segment *segment);
 void lq_segment_close(struct lq_store *store, struct lq_segment *segment);
 /* The log's reference goes; the file is closed when nobody else has it. */
-void lq_segment_release(struct lq_store *store, struct lq_segment *segment);
+void lq_segment_release(struct lq_rlog *log, struct lq_segment *segment);
 /* A dirty segment is pinned. */
-void lq_segment_set_dirty(struct lq_store *store, struct lq_segment *segment, bool dirty);
+void lq_segment_set_dirty(struct lq_rlog *log, struct lq_segment *segment, bool dirty);
 /* Loads the points of a sealed segment again. */
 lightq_status lq_segment_load_points(struct lq_rlog *log, struct lq_segment *segment, struct lq_err *err) LQ_MUST_CHECK;
 /* Where entry @index of @segment begins, and its header (the payload is not given); reads from disk (blocking) when it
@@ -272,6 +274,8 @@ void lq_background_free(struct lq_background *background);
 bool lq_background_busy(const struct lq_store *store);
 /* Starts the next background job if none is under way. */
 void lq_background_run(struct lq_store *store);
+/* Nothing in the segments needs the journal any more, unless a change that let segments go may still be lost. */
+void lq_rlog_settle_need(struct lq_rlog *log);
 /* The lowest journal number that is still needed by entries of @log. */
 uint64_t lq_rlog_need(const struct lq_rlog *log);
 
