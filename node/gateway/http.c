@@ -8,12 +8,12 @@
 
 #include "node/listen.h"
 
-#define CONNECTIONS_MAX         64
-#define CONNECTIONS_PER_IP_MAX  32
+#define CONNECTIONS_MAX         256
 #define CONNECTION_MEMORY_BYTES (32u * 1024) /* head of a request and what is read of it */
 #define TIMEOUT_SECONDS         10           /* a connection that does nothing */
 #define BODY_BYTES_MAX          (16u * 1024 * 1024)
 #define BACKLOG                 64
+#define RUN_MS_MAX              1000
 #define TYPE_TEXT               "text/plain; charset=utf-8"
 #define TYPE_METRICS            "text/plain; version=0.0.4; charset=utf-8"
 
@@ -128,16 +128,19 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     run(poll->data);
 }
 
-/* Before the loop sleeps: when libmicrohttpd wants to be called again. */
+/* Before the loop sleeps: when libmicrohttpd wants to be called again. At the latest after a while, because it asks for
+ * nothing when it has stopped accepting at its limit and all connections have gone. */
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct lq_http *http = prepare->data;
     MHD_UNSIGNED_LONG_LONG timeout_ms;
-    if (MHD_get_timeout(http->daemon, &timeout_ms) == MHD_YES) {
-        (void)uv_timer_start(&http->timer, on_timer, timeout_ms, 0);
-    } else {
-        (void)uv_timer_stop(&http->timer);
+    if (MHD_get_timeout(http->daemon, &timeout_ms) != MHD_YES || timeout_ms > RUN_MS_MAX) {
+        timeout_ms = RUN_MS_MAX;
+        if (uv_is_active((uv_handle_t *)&http->timer)) {
+            return;
+        }
     }
+    (void)uv_timer_start(&http->timer, on_timer, timeout_ms, 0);
 }
 
 /* ---- life */
@@ -186,9 +189,8 @@ lightq_status lq_http_new(uv_loop_t *loop, const struct lq_endpoint *address, st
     http->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_complaint,
         http, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_LISTEN_SOCKET, descriptor,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS_PER_IP_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_SECONDS,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_END);
     if (http->daemon == NULL) {
         (void)close(descriptor);
         free(http);

@@ -405,11 +405,12 @@ static void test_front_full_connection_says_busy_and_recovers(void **state)
     struct lq_packet packet = {
         .frame = "d", .frame_size = 1, .payload = slab, .payload_size = 80000, .account = account};
 
-    while (outlet->send(outlet, f->last_peer, &packet) == LIGHTQ_OK) {
+    lightq_status status;
+    while ((status = outlet->send(outlet, f->last_peer, &packet)) == LIGHTQ_OK) {
         sent++;
         assert_true(sent < 10000);
     }
-    assert_int_equal(outlet->send(outlet, f->last_peer, &packet), LIGHTQ_EBUSY);
+    assert_int_equal(status, LIGHTQ_EBUSY);
     assert_true(lq_account_bytes(account) > 0);
 
     UNTIL(f, (heard += hears(client, text, &size)) == sent);
