@@ -19,6 +19,7 @@ enum task {
     TASK_CHECKPOINT, /* a checkpoint of our own */
     TASK_SEAL,       /* a full segment, then its index */
     TASK_SYNC,       /* segments that an old journal file covers */
+    TASK_CLOSE,      /* the last frame of a full journal file */
     TASK_JOURNAL,    /* old journal files */
 };
 
@@ -27,7 +28,7 @@ struct lq_background {
     struct lq_io_job job;
     bool busy;
     enum task task;
-    struct lq_rlog *log; /* NULL for TASK_JOURNAL */
+    struct lq_rlog *log; /* NULL for TASK_CLOSE and TASK_JOURNAL */
     struct lq_io_op *ops;
     size_t op_count, op_capacity;
     char **paths;
@@ -38,7 +39,9 @@ struct lq_background {
     bool out_of_memory;
     uint8_t *blob;
     struct iovec iov;
-    lq_file file; /* of a temporary file */
+    uint8_t frame[LQ_FRAME_HEADER_BYTES];
+    lq_file file;    /* of a temporary file */
+    lq_file closing; /* a full journal file */
     uint64_t number;
     uint64_t install;
     size_t trim_count;
@@ -419,6 +422,27 @@ static bool is_needed(const struct lq_store *store, uint64_t number)
     return false;
 }
 
+/* Before any older file goes: then a file that is missing behind a closed one is missed. */
+static bool build_close(struct lq_background *bg)
+{
+    const struct lq_journal_full *full = &bg->store->journal.full;
+    if (full->file == LQ_FILE_NONE || bg->store->journal_failed) {
+        return false;
+    }
+    bg->task = TASK_CLOSE;
+    lq_frame_closed(bg->frame, full->sequence, full->salt);
+    bg->iov = (struct iovec){.iov_base = bg->frame, .iov_len = sizeof bg->frame};
+    bg->closing = full->file;
+    add_op(bg, (struct lq_io_op){.kind = LQ_IO_WRITE,
+                                 .file = full->file,
+                                 .offset = full->position,
+                                 .size = sizeof bg->frame,
+                                 .iov = &bg->iov,
+                                 .iov_count = 1});
+    add_op(bg, (struct lq_io_op){.kind = LQ_IO_SYNC, .file = full->file});
+    return true;
+}
+
 /* One file, durably gone before the next one goes: a file may hold entries that a cut in a later file took back, so it
  * must not outlive that one. An older file that stays, for a damaged log, allows it only when the newest snapshot says
  * that no other log needs it. */
@@ -546,6 +570,13 @@ static void done(struct lq_background *bg, lightq_status status, bool hard, cons
         lq_log(WARN, "background work failed", "directory", log != NULL ? log->dir : "journal", "reason", err->text);
     }
     drop_temporary(bg, status);
+    if (bg->task == TASK_CLOSE) { /* not being closed is harmless too */
+        if (bg->store->journal.full.file == bg->closing) {
+            bg->store->io->ops->close(bg->store->io, bg->closing);
+            bg->store->journal.full.file = LQ_FILE_NONE;
+        }
+        return;
+    }
     if (bg->task == TASK_JOURNAL) {
         done_journal(bg); /* a file that cannot be removed is harmless: replay knows it is old */
         return;
@@ -671,7 +702,7 @@ void lq_background_run(struct lq_store *store)
             return;
         }
     }
-    if (!bg->busy && !store->closing && build_journal(bg)) {
+    if (!bg->busy && !store->closing && (build_close(bg) || build_journal(bg))) {
         if (!bg->out_of_memory && submit(bg)) {
             begin(bg);
         } else {

@@ -346,7 +346,11 @@ static void finish_rotation(struct lq_flush *flush)
 {
     struct lq_store *store = flush->store;
     struct lq_journal *journal = &store->journal;
-    store->io->ops->close(store->io, journal->file);
+    if (journal->full.file != LQ_FILE_NONE) {
+        store->io->ops->close(store->io, journal->full.file); /* the file after it says enough */
+    }
+    journal->full = (struct lq_journal_full){
+        .file = journal->file, .position = journal->position, .sequence = journal->sequence + 1, .salt = journal->salt};
     journal->old[journal->old_count++] =
         (struct lq_old_journal){.number = journal->number, .bytes = journal->allocated};
     journal->file = flush->new_file;

@@ -133,6 +133,13 @@ void lq_frame_seal(struct lq_writer *writer, size_t frame_at, uint64_t entry_byt
     lq_put_u32(at + 4, lq_crc32c(0, at + FRAME_CRC_FROM, head - FRAME_CRC_FROM));
 }
 
+void lq_frame_closed(uint8_t at[LQ_FRAME_HEADER_BYTES], uint64_t sequence, uint64_t salt)
+{
+    struct lq_writer writer = {.bytes = at, .size = LQ_FRAME_HEADER_BYTES, .status = LIGHTQ_OK};
+    memset(at, 0, LQ_FRAME_HEADER_BYTES);
+    lq_frame_seal(&writer, 0, 0, sequence, salt, LQ_JOURNAL_CLOSED);
+}
+
 void lq_frame_void(struct lq_writer *writer, size_t from, size_t to)
 {
     size_t at = from;

@@ -39,7 +39,11 @@
 #define LQ_RECORD_HEADER_BYTES  16
 #define LQ_JOURNAL_RECORDS_MAX  (1024u * 1024 * 1024) /* bytes of the records of one frame */
 
-enum lq_frame_kind { LQ_JOURNAL_SNAPSHOT = 1, LQ_JOURNAL_CHANGES = 2 };
+enum lq_frame_kind {
+    LQ_JOURNAL_SNAPSHOT = 1,
+    LQ_JOURNAL_CHANGES = 2,
+    LQ_JOURNAL_CLOSED = 3, /* the last frame, empty: a newer file was durable when it was written */
+};
 
 /* X(name, number, u64 fields) */
 #define LQ_RECORD_TABLE(X)                                                                               \
@@ -104,6 +108,14 @@ void lq_journal_header_encode(uint8_t at[LQ_JOURNAL_HEADER_BYTES], const struct 
 lightq_status lq_journal_header_decode(const uint8_t at[LQ_JOURNAL_HEADER_BYTES], const char *path,
                                        struct lq_journal_header *header, struct lq_err *err) LQ_MUST_CHECK;
 
+/* A full file, to be given its last frame. */
+struct lq_journal_full {
+    lq_file file; /* LQ_FILE_NONE: there is none */
+    uint64_t position;
+    uint64_t sequence;
+    uint64_t salt;
+};
+
 /* The file being written. */
 struct lq_journal {
     lq_file file;
@@ -114,6 +126,7 @@ struct lq_journal {
     uint64_t position; /* where the next frame goes */
     uint64_t allocated;
     uint64_t ahead;
+    struct lq_journal_full full;
     struct lq_old_journal {
         uint64_t number;
         uint64_t bytes;
@@ -127,6 +140,8 @@ void lq_frame_begin(struct lq_writer *writer);
 /* Fills in the header, once all records are written; @entry_bytes follow them. Can be done again after a change. */
 void lq_frame_seal(struct lq_writer *writer, size_t frame_at, uint64_t entry_bytes, uint64_t sequence, uint64_t salt,
                    enum lq_frame_kind kind);
+/* The whole last frame of a full file. */
+void lq_frame_closed(uint8_t at[LQ_FRAME_HEADER_BYTES], uint64_t sequence, uint64_t salt);
 /* Marks the records in [from, to) of a frame as void. */
 void lq_frame_void(struct lq_writer *writer, size_t from, size_t to);
 

@@ -561,9 +561,14 @@ static lightq_status file_apply(struct lq_replay *replay, size_t number, const s
         }
         replay->sequence = frame.sequence;
         position += frame.size;
+        replay->newest_end = position;
         status = frame_head(file, position, header->salt, false, &frame, &sound, err);
         if (status != LIGHTQ_OK) {
             return status;
+        }
+        if (sound && frame.sequence == replay->sequence + 1 && frame.kind == LQ_JOURNAL_CLOSED) {
+            replay->closed = true;
+            return LIGHTQ_OK;
         }
         if (sound && (frame.sequence != replay->sequence + 1 || frame.kind != LQ_JOURNAL_CHANGES)) {
             return damaged(file, position, err);
@@ -640,6 +645,9 @@ lightq_status lq_replay_run(struct lq_replay *replay, struct lq_store *store, st
             continue;
         }
         replay->newest = file->number;
+        replay->newest_at = i;
+        replay->newest_salt = header.salt;
+        replay->closed = false;
         status = file_apply(replay, i, &header, &first, err);
     }
     return status;

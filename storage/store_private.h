@@ -286,6 +286,12 @@ void lq_read_abandon_all(struct lq_store *store);
 
 /* ---- store.c ---- */
 
+struct lq_store *lq_store_new(struct lq_io *io, struct lq_clock *clock);
+lightq_status lq_store_take_options(struct lq_store *store, const struct lq_store_options *options,
+                                    struct lq_err *err) LQ_MUST_CHECK;
+/* @abandon: files are not closed. */
+void lq_store_free(struct lq_store *store, bool abandon);
+
 struct lq_known *lq_store_known(const struct lq_store *store, uint64_t group);
 /* Notes that the group existed with this incarnation. ENOMEM. */
 lightq_status lq_store_note(struct lq_store *store, uint64_t group, uint32_t incarnation) LQ_MUST_CHECK;
