@@ -599,6 +599,9 @@ static void crash(struct test *test, unsigned node, enum lq_io_mem_crash_mode mo
     struct sim *sim = test->sim;
     if (sim_is_up(sim_node_at(sim, node))) {
         test->crashes++;
+        if (test->trace) {
+            printf("%10.3f ms  node %u crashes, mode %d\n", (double)sim_now_us(sim) / 1000, node + 1, (int)mode);
+        }
         sim_crash(sim_node_at(sim, node), mode);
         sim_plan(sim, 10000 + sim_random_below(sim, 1500000), start_later, sim_node_at(sim, node));
     }
