@@ -269,7 +269,7 @@ static void dump_no_journal(struct lq_dump *dump)
     struct lq_dump_file file;
     lq_dump_begin(dump, &file, JOURNAL_DIR);
     lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
-                 "no journal is here, but groups are: each of them may have forgotten a vote");
+                 "no journal file that can be used is here, but groups are: each of them may have forgotten a vote");
     lq_dump_end(dump, &file, "%s", "");
 }
 
@@ -369,7 +369,7 @@ lightq_status lq_dump(struct lq_io *io, bool verify, FILE *out, struct lq_dump_v
     if (has_name(&names, JOURNAL_DIR)) {
         dump_journal_directory(&dump);
     }
-    if (dump.has_groups && !dump.has_journal) {
+    if (dump.has_groups && !dump.has_journal && !dump.has_bad_journal) {
         dump_no_journal(&dump);
     }
     dump_names(&dump, &names);

@@ -396,7 +396,8 @@ static void read_checkpoint(struct log_reading *log, uint64_t number)
         if (status == LIGHTQ_EIO || status == LIGHTQ_ENOMEM || status == LIGHTQ_EVERSION) {
             lq_dump_fail(log->dump, &file, status, &err);
         }
-        lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE, "%s", err.text);
+        lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE, "%s%s", err.text,
+                     number == log->begin ? "" : "; the node uses an older one");
         lq_dump_end(log->dump, &file, "%s", "");
         return;
     }
@@ -511,8 +512,21 @@ static void take_install(struct log_reading *log)
     free(bytes);
 }
 
+/* Only what is durable is applied, and only what is applied is in a checkpoint. */
+static void take_checkpoint_watermarks(struct log_reading *log, const struct lq_names *names)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        uint64_t number;
+        bool is_checkpoint = !names->at[i].is_dir && lq_name_numbered(names->at[i].name, ".ckpt", &number);
+        if (!is_checkpoint || number <= log->begin || (log->known->cut != 0 && number > log->known->cut)) {
+            continue;
+        }
+        log->watermark = number - 1 > log->watermark ? number - 1 : log->watermark;
+    }
+}
+
 /* Where the log begins, and how far it must be whole. */
-static void begin_log(struct log_reading *log)
+static void begin_log(struct log_reading *log, const struct lq_names *names)
 {
     struct lq_dump_group *known = lq_dump_group_find(log->dump, log->owner.group, false);
     log->offset = OFFSET_UNKNOWN;
@@ -525,6 +539,7 @@ static void begin_log(struct log_reading *log)
     log->watermark = known->watermark;
     log->begin = known->trim + 1;
     take_install(log);
+    take_checkpoint_watermarks(log, names);
     log->next = log->begin;
     if (log->begin == 1) {
         return;
@@ -579,7 +594,7 @@ void lq_dump_group_directory(struct lq_dump *dump, const char *dir, uint64_t gro
         free(log.firsts);
         return;
     }
-    begin_log(&log);
+    begin_log(&log, &names);
     for (size_t i = 0; i < log.first_count; i++) {
         read_segment(&log, i);
     }

@@ -19,6 +19,7 @@ struct shard {
     unsigned number;
     uint64_t sequence; /* of the last sound frame; 0: none yet */
     uint64_t newest;   /* number of the last file that counts */
+    bool is_closed;    /* it says that there is a newer one */
 };
 
 struct frame {
@@ -520,24 +521,17 @@ static void find_damaged(struct reading *reading, uint64_t position, const struc
     reading->dump->has_bad_journal = true;
 }
 
-/* Nothing older says what the first frame should have, and there are groups that it should know. */
-static bool is_only_one(const struct reading *reading)
-{
-    return reading->frames == 0 && reading->shard->sequence == 0 && reading->dump->has_groups;
-}
-
 /* What the file ends with, at @position. */
 static void judge_end(struct reading *reading, uint64_t position, enum frame_found found, const struct lq_err *why)
 {
-    if (has_sound_frame(reading, position) || (found == FRAME_BAD && !is_torn_head(reading, position)) ||
-        is_only_one(reading)) {
+    if (has_sound_frame(reading, position) || (found == FRAME_BAD && !is_torn_head(reading, position))) {
         find_damaged(reading, position, why);
     } else if (found == FRAME_BAD || reading->frames == 0) {
         find_torn(reading, position, why);
     }
 }
 
-/* Whether its place in the sequence is right. Before the first frame of a file, one may be missing: a torn one. */
+/* Whether its place in the sequence is right. The first file there may begin anywhere. */
 static bool is_in_sequence(const struct reading *reading, const struct frame *frame, struct lq_err *why)
 {
     bool is_first = reading->frames == 0;
@@ -546,7 +540,7 @@ static bool is_in_sequence(const struct reading *reading, const struct frame *fr
                          is_first ? "snapshot" : "next change");
         return false;
     }
-    if (!is_first && frame->sequence != reading->shard->sequence + 1) {
+    if (!is_first && frame->sequence != reading->shard->sequence + 1) { /* files in between may be gone */
         (void)lq_err_set(why, LIGHTQ_ECORRUPT, "frame %" PRIu64 " follows frame %" PRIu64, frame->sequence,
                          reading->shard->sequence);
         return false;
@@ -613,10 +607,17 @@ static uint64_t read_frames(struct reading *reading)
         } else if (!is_in_sequence(reading, &frame, &why)) {
             find_damaged(reading, position, &why);
             goes_on = false;
+        } else if (frame.kind == LQ_JOURNAL_CLOSED) {
+            lq_dump_detail(reading->dump, "frame %" PRIu64 " at %" PRIu64 ": closed, the next file goes on",
+                           frame.sequence, position);
+            position += frame.size; /* the next file goes on with its sequence */
+            reading->shard->is_closed = true;
+            goes_on = false;
         } else {
             goes_on = read_frame(reading, &frame);
             reading->shard->sequence = goes_on ? frame.sequence : reading->shard->sequence;
             reading->shard->newest = goes_on ? reading->header.number : reading->shard->newest;
+            reading->shard->is_closed = reading->shard->is_closed && !goes_on;
             reading->frames += goes_on;
             position += goes_on ? frame.size : 0;
         }
@@ -633,7 +634,7 @@ static void judge_header(struct reading *reading, bool is_blank, const struct lq
 {
     if (why->status == LIGHTQ_EVERSION) {
         lq_dump_fail(reading->dump, &reading->file, why->status, why);
-    } else if (is_blank && !is_only_one(reading)) {
+    } else if (is_blank) {
         lq_dump_find(&reading->file, LQ_DUMP_TORN, 0, "a new file that was not finished");
         return;
     }
@@ -709,7 +710,6 @@ static void read_file(struct lq_dump *dump, struct shard *shard, const char *nam
         lq_dump_end(dump, &reading.file, "%s", "");
         dump->has_bad_journal = true;
     }
-    dump->has_journal = true;
 }
 
 /* The shard and number in a journal's name. */
@@ -734,8 +734,23 @@ static void read_other(struct lq_dump *dump, const struct lq_name *name)
     lq_dump_end(dump, &file, "%s", "");
 }
 
+static void find_missing_file(struct lq_dump *dump, const struct shard *shard)
+{
+    struct lq_dump_file file;
+    lq_dump_begin(dump, &file, "journal");
+    lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
+                 "file %" PRIu64 " of shard %u was followed by another one, which is missing", shard->newest,
+                 shard->number);
+    lq_dump_end(dump, &file, "%s", "");
+    dump->has_bad_journal = true;
+}
+
 static void end_shard(struct lq_dump *dump, const struct shard *shard)
 {
+    if (shard->is_closed) {
+        find_missing_file(dump, shard);
+    }
+    dump->has_journal = dump->has_journal || shard->newest != 0;
     for (size_t i = 0; i < dump->group_count; i++) {
         if (dump->groups[i].shard == shard->number) {
             dump->groups[i].newest = shard->newest;

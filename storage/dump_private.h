@@ -57,8 +57,8 @@ struct lq_dump {
     struct lq_err *err;
     struct lq_id cluster; /* of the first sound file */
     bool has_cluster;
-    bool has_groups; /* directories of some */
-    bool has_journal;
+    bool has_groups;              /* directories of some */
+    bool has_journal;             /* at least one file that counts */
     bool has_bad_journal;         /* then what groups should hold is not known */
     struct lq_dump_group *groups; /* by number */
     size_t group_count;

@@ -14,8 +14,10 @@
 #include "client/base/log.h"
 #include "dump_world.h"
 
-#define FLIPS      400 /* of the whole directory, evenly spread */
-#define NODE_BYTES 77
+#define FLIPS          400 /* of the whole directory, evenly spread */
+#define NODE_BYTES     77
+#define DAMAGES        600
+#define SECOND_CHANGES 24 /* of a recovery, and the first of what comes after */
 
 static int setup(void **state)
 {
@@ -152,33 +154,69 @@ static void test_dump_prints_records_and_entries(void **state)
     free(text);
 }
 
+/* Works on @world until the @n-th change, and cuts the power there. False: that change was not reached. */
+static bool work_until(struct dump_world *world, uint64_t n, enum lq_io_mem_crash_mode mode, uint64_t seed)
+{
+    lq_io_mem_crash_after(world->mem, n);
+    if (dump_world_open(world) == LIGHTQ_OK) {
+        dump_world_work(world);
+    }
+    dump_world_abandon(world);
+    bool was_reached = lq_io_mem_crashed(world->mem);
+    assert_int_equal(lq_io_mem_crash(world->mem, mode, seed), LIGHTQ_OK);
+    return was_reached;
+}
+
+/* Neither the dump nor the store finds damage. */
+static void assert_clean(struct dump_world *world, uint64_t n, unsigned mode)
+{
+    struct lq_dump_verdict verdict;
+    char *text;
+    uint64_t damaged = dump_world_verify(world, &text, &verdict);
+    if (damaged > 0) {
+        print_message("change %u, mode or change %u:\n%s", (unsigned)n, mode, text);
+    }
+    free(text);
+    assert_int_equal(damaged, 0);
+    assert_true(dump_world_is_healthy(world));
+}
+
+static uint64_t count_changes(void)
+{
+    struct dump_world *world = dump_world_new();
+    (void)work_until(world, 0, LQ_IO_MEM_KEEP, 0);
+    uint64_t changes = lq_io_mem_changes(world->mem);
+    dump_world_free(world);
+    assert_true(changes > 100);
+    return changes;
+}
+
 static void test_dump_is_clean_after_a_cut_at_every_change(void **state)
 {
     (void)state;
-    struct dump_world *whole = dump_world_new();
-    assert_int_equal(dump_world_open(whole), LIGHTQ_OK);
-    dump_world_work(whole);
-    uint64_t changes = lq_io_mem_changes(whole->mem);
-    dump_world_free(whole);
-    assert_true(changes > 100);
+    uint64_t changes = count_changes();
 
     for (uint64_t n = 1; n <= changes; n++) {
         for (unsigned mode = LQ_IO_MEM_KEEP; mode <= LQ_IO_MEM_TEAR; mode++) {
             struct dump_world *world = dump_world_new();
-            lq_io_mem_crash_after(world->mem, n);
-            if (dump_world_open(world) == LIGHTQ_OK) {
-                dump_world_work(world);
-            }
-            dump_world_abandon(world);
-            assert_int_equal(lq_io_mem_crash(world->mem, (enum lq_io_mem_crash_mode)mode, n * 3 + mode), LIGHTQ_OK);
-            struct lq_dump_verdict verdict;
-            char *text;
-            uint64_t damaged = dump_world_verify(world, &text, &verdict);
-            if (damaged > 0) {
-                print_message("change %u mode %u:\n%s", (unsigned)n, mode, text);
-            }
-            free(text);
-            assert_int_equal(damaged, 0);
+            assert_true(work_until(world, n, (enum lq_io_mem_crash_mode)mode, n * 3 + mode));
+            assert_clean(world, n, mode);
+            dump_world_free(world);
+        }
+    }
+}
+
+static void test_dump_is_clean_after_a_second_cut_while_recovering(void **state)
+{
+    (void)state;
+    uint64_t changes = count_changes();
+
+    for (uint64_t n = 1; n <= changes; n += 8) {
+        for (uint64_t k = 1; k < SECOND_CHANGES; k++) {
+            struct dump_world *world = dump_world_new();
+            (void)work_until(world, n, LQ_IO_MEM_TEAR, n * 7 + k);
+            (void)work_until(world, k, LQ_IO_MEM_TEAR, n * 13 + k);
+            assert_clean(world, n, (unsigned)k);
             dump_world_free(world);
         }
     }
@@ -273,6 +311,45 @@ static void test_dump_finds_every_missing_and_shortened_file_that_the_store_find
     lq_io_mem_image_free(image);
 }
 
+/* A flip, a zeroed sector, a shortened or a missing file, in what a power cut has left. */
+static void damage_one(struct dump_world *world, const struct files *files, struct lq_clock *random)
+{
+    size_t i = (size_t)lq_clock_random_below(random, files->count);
+    uint64_t size = files->sizes[i];
+    uint64_t near = size < 4200 ? size : 4200; /* where the bytes are; behind it lie zeros */
+    uint64_t at = lq_clock_random_below(random, lq_clock_random_below(random, 2) == 0 ? size : near);
+    uint64_t kind = size == 0 ? 9 : lq_clock_random_below(random, 10);
+    const uint8_t zeros[512] = {0};
+    if (kind < 6) {
+        assert_int_equal(lq_io_mem_flip(world->mem, files->paths[i], at, (unsigned)kind), LIGHTQ_OK);
+    } else if (kind < 8) {
+        assert_int_equal(lq_io_mem_cut_file(world->mem, files->paths[i], at), LIGHTQ_OK);
+    } else if (kind < 9) {
+        uint64_t from = at / sizeof zeros * sizeof zeros;
+        size_t count = size - from < sizeof zeros ? (size_t)(size - from) : sizeof zeros;
+        assert_int_equal(lq_io_mem_overwrite(world->mem, files->paths[i], from, zeros, count), LIGHTQ_OK);
+    } else {
+        assert_int_equal(lq_io_mem_remove(world->mem, files->paths[i]), LIGHTQ_OK);
+    }
+}
+
+static void test_dump_finds_damage_after_a_cut_that_the_store_finds(void **state)
+{
+    struct dump_world *dice = *state; /* of this world only the randomness is used */
+    uint64_t changes = count_changes();
+
+    for (uint64_t i = 0; i < DAMAGES; i++) {
+        struct dump_world *world = dump_world_new();
+        uint64_t n = changes / 3 + lq_clock_random_below(&dice->clock, changes * 2 / 3);
+        (void)work_until(world, n, (enum lq_io_mem_crash_mode)(i % 3), lq_clock_random_u64(&dice->clock));
+        struct files files;
+        list_files(world, &files);
+        damage_one(world, &files, &dice->clock);
+        assert_not_milder_than_the_store(world, "case", i);
+        dump_world_free(world);
+    }
+}
+
 static void test_dump_names_file_and_byte_of_damage(void **state)
 {
     struct dump_world *world = *state;
@@ -323,7 +400,7 @@ static void test_dump_finds_a_lost_journal(void **state)
     char *text;
     assert_true(dump_world_verify(world, &text, &verdict) > 0);
 
-    assert_non_null(strstr(text, "damaged journal: no journal is here"));
+    assert_non_null(strstr(text, "damaged journal: no journal file that can be used is here"));
     free(text);
 }
 
@@ -439,9 +516,11 @@ int main(void)
         TEST(test_dump_of_a_closed_store_is_clean),
         TEST(test_dump_prints_records_and_entries),
         TEST(test_dump_is_clean_after_a_cut_at_every_change),
+        TEST(test_dump_is_clean_after_a_second_cut_while_recovering),
         TEST(test_dump_finds_every_flipped_bit_that_the_store_finds),
         TEST(test_dump_finds_a_flipped_bit_of_any_field),
         TEST(test_dump_finds_every_missing_and_shortened_file_that_the_store_finds),
+        TEST(test_dump_finds_damage_after_a_cut_that_the_store_finds),
         TEST(test_dump_names_file_and_byte_of_damage),
         TEST(test_dump_finds_a_lost_group),
         TEST(test_dump_finds_a_lost_journal),
