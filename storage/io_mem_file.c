@@ -252,7 +252,7 @@ static lightq_status change_remember(struct lq_mem_file *file, struct lq_mem_cha
         file->changes = changes;
         file->change_capacity = capacity;
     }
-    if (change.size > 0) {
+    if (bytes != NULL) { /* only of a write, which then has some */
         change.bytes = malloc(change.size);
         if (change.bytes == NULL) {
             return LIGHTQ_ENOMEM;
