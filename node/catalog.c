@@ -246,6 +246,11 @@ uint64_t lq_catalog_version(const struct lq_catalog *catalog)
     return catalog->version;
 }
 
+uint64_t lq_catalog_applied(const struct lq_catalog *catalog)
+{
+    return catalog->applied_index;
+}
+
 struct lq_id lq_catalog_cluster(const struct lq_catalog *catalog)
 {
     return catalog->cluster;

@@ -79,6 +79,8 @@ void lq_catalog_free(struct lq_catalog *catalog);                        /* NULL
 
 /* Index of the last entry that changed anything; 0: empty, nothing is known yet. */
 uint64_t lq_catalog_version(const struct lq_catalog *catalog);
+/* Index of the last entry applied, whatever it was. */
+uint64_t lq_catalog_applied(const struct lq_catalog *catalog);
 struct lq_id lq_catalog_cluster(const struct lq_catalog *catalog);
 uint64_t lq_catalog_next_group(const struct lq_catalog *catalog);
 

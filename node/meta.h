@@ -27,6 +27,7 @@
 #include "storage/store.h"
 
 struct lq_meta;
+struct lq_letter_request;
 
 /* ---- life ---- */
 
@@ -66,6 +67,10 @@ extern const struct lq_host_events lq_meta_host_events;
 lightq_status lq_meta_start(struct lq_meta *meta, struct lq_host *host, struct lq_err *err) LQ_MUST_CHECK;
 /* Closes all groups (their logs stay) and frees: requests still here are told ECLOSED, inside. Before lq_host_free. */
 void lq_meta_free(struct lq_meta *meta);
+
+/* The node is about to end: it is told to the others, so that they hand no leadership to it, and its own are handed
+ * over (lq_host_drain). */
+void lq_meta_drain(struct lq_meta *meta);
 
 void lq_meta_turn(struct lq_meta *meta);
 bool lq_meta_needs_turn(const struct lq_meta *meta);
@@ -140,10 +145,11 @@ struct lq_meta_request {
     uint32_t replicas_given;
     /* Internal. */
     struct lq_meta_request *next;
-    struct lq_id id;
+    const struct lq_letter_request *letter; /* made by the node itself; NULL: to be made from the fields above */
+    struct lq_id uuid;
     uint64_t deadline_us, retry_us, correlation;
-    unsigned stage;
-    bool sent;
+    uint32_t asked; /* the node that was asked last */
+    bool sent, done;
 };
 
 /* OK: cb runs once, later, never inside:

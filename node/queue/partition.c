@@ -162,6 +162,13 @@ static void on_stopped(void *machine, lightq_status status, const struct lq_err 
     note(partition, LQ_PARTITION_STOPPED | LQ_PARTITION_LEADERSHIP);
 }
 
+static void on_servers(void *machine, const struct lq_servers *servers)
+{
+    struct lq_partition *partition = machine;
+    partition->servers = *servers;
+    note(partition, LQ_PARTITION_LEADERSHIP);
+}
+
 const struct lq_machine_ops lq_partition_machine_ops = {
     .apply = on_apply,
     .lead = on_lead,
@@ -170,6 +177,7 @@ const struct lq_machine_ops lq_partition_machine_ops = {
     .load = on_load,
     .trim_to = on_trim_to,
     .stopped = on_stopped,
+    .servers = on_servers,
 };
 
 /* ---- watchers ---- */
@@ -343,6 +351,11 @@ uint64_t lq_partition_term(const struct lq_partition *partition)
 lq_replica_id lq_partition_leader(const struct lq_partition *partition)
 {
     return partition->leader;
+}
+
+const struct lq_servers *lq_partition_servers(const struct lq_partition *partition)
+{
+    return &partition->servers;
 }
 
 struct lq_group *lq_partition_group(const struct lq_partition *partition)

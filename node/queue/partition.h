@@ -108,6 +108,9 @@ lq_replica_id lq_partition_leader(const struct lq_partition *partition);
  * be delivered. NULL while the group is not open here. */
 struct lq_group *lq_partition_group(const struct lq_partition *partition);
 
+/* The servers of its group as last committed; count 0 while they are not known here. */
+const struct lq_servers *lq_partition_servers(const struct lq_partition *partition);
+
 /* True when @entry holds a record batch: then *batch (inside the entry's payload) and *size are it. False for every
  * other entry: skip it. */
 bool lq_partition_entry_batch(const struct lq_entry *entry, const uint8_t **batch, uint32_t *size);
@@ -116,7 +119,7 @@ bool lq_partition_entry_batch(const struct lq_entry *entry, const uint8_t **batc
 
 enum lq_partition_event {
     LQ_PARTITION_APPLIED = 1,    /* the end moved */
-    LQ_PARTITION_LEADERSHIP = 2, /* leading, leader or term changed */
+    LQ_PARTITION_LEADERSHIP = 2, /* leading, leader, term or servers changed */
     LQ_PARTITION_TRIMMED = 4,    /* the start moved */
     LQ_PARTITION_CONFIGURED = 8,
     LQ_PARTITION_STOPPED = 16,

@@ -21,6 +21,7 @@ struct lq_partition {
     bool leading, stopped;
     uint64_t term;
     lq_replica_id leader;
+    struct lq_servers servers;
     struct lq_err why; /* it stopped */
 
     /* While leading. */
