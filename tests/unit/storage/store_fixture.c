@@ -296,6 +296,20 @@ struct lq_checkpoint make_checkpoint(struct lq_rlog *log, uint64_t last_index, u
                                   .state_size = strlen(state)};
 }
 
+void fixture_put_file(struct fixture *f, const char *path, const uint8_t *bytes, size_t size)
+{
+    struct lq_io *io = lq_io_mem_io(f->mem);
+    lq_file file;
+    struct lq_io_op sync = {.kind = LQ_IO_SYNC};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
+    assert_int_equal(io->ops->open(io, path, LQ_OPEN_CREATE, &file, &f->err), LIGHTQ_OK);
+    struct lq_io_op write = {.kind = LQ_IO_WRITE, .file = file, .size = size, .iov = &iov, .iov_count = 1};
+    sync.file = file;
+    assert_int_equal(io->ops->run(io, &write, &f->err), LIGHTQ_OK);
+    assert_int_equal(io->ops->run(io, &sync, &f->err), LIGHTQ_OK);
+    io->ops->close(io, file);
+}
+
 const char *group_path(char *out, size_t size, uint64_t group, uint64_t number, const char *suffix)
 {
     (void)snprintf(out, size, "g%" PRIu64 "-1/%020" PRIu64 "%s", group, number, suffix);

@@ -75,6 +75,9 @@ void check_log(struct fixture *f, struct lq_rlog *log);
 
 struct lq_checkpoint make_checkpoint(struct lq_rlog *log, uint64_t last_index, uint64_t term, const char *state);
 
+/* Puts a file on the disk, durably. */
+void fixture_put_file(struct fixture *f, const char *path, const uint8_t *bytes, size_t size);
+
 /* Path of a group's file: "g<group>-1/<number><suffix>"; static per call site buffer of the caller. */
 const char *group_path(char *out, size_t size, uint64_t group, uint64_t number, const char *suffix);
 
