@@ -311,12 +311,16 @@ static void check_index(struct log_reading *log, struct segment_reading *segment
 }
 
 /* An index is written only when its segment is durable: what it says must be there. */
-static void take_index_watermark(struct log_reading *log, const struct segment_reading *segment)
+static void take_index_watermark(struct log_reading *log, struct segment_reading *segment)
 {
     struct lq_index index;
     struct lq_err err;
-    if (lq_index_read(log->dump->io, &log->owner, log->dir, segment->number,
-                      LQ_INDEX_HEADER_BYTES + segment->scan.file_size, &index, &err) != LIGHTQ_OK) {
+    lightq_status status = lq_index_read(log->dump->io, &log->owner, log->dir, segment->number,
+                                         LQ_INDEX_HEADER_BYTES + segment->scan.file_size, &index, &err);
+    if (status == LIGHTQ_EIO || status == LIGHTQ_ENOMEM) {
+        lq_dump_fail(log->dump, &segment->file, status, &err);
+    }
+    if (status != LIGHTQ_OK) {
         return; /* it has a line of its own */
     }
     bool is_to_be_cut = log->known != NULL && log->known->cut != 0 && log->known->cut <= index.last;
@@ -493,23 +497,45 @@ static void check_rest(struct log_reading *log)
     }
 }
 
+/* Reads a checkpoint that says where the log begins; false when it cannot be had. It has a line of its own. */
+static bool read_beginning(struct log_reading *log, uint64_t number, struct lq_checkpoint *checkpoint,
+                           uint64_t *install)
+{
+    uint8_t *bytes = NULL;
+    struct lq_err err;
+    lightq_status status =
+        lq_checkpoint_read(log->dump->io, &log->owner, log->dir, number, checkpoint, install, &bytes, &err);
+    free(bytes);
+    if (status == LIGHTQ_EIO || status == LIGHTQ_ENOMEM) {
+        struct lq_dump_file file;
+        lq_dump_begin(log->dump, &file, log->dir);
+        lq_dump_fail(log->dump, &file, status, &err);
+        lq_dump_end(log->dump, &file, "%s", "");
+    }
+    return status == LIGHTQ_OK;
+}
+
 /* An install that was begun counts when its checkpoint is there, and else never was. */
 static void take_install(struct log_reading *log)
 {
     struct lq_checkpoint checkpoint;
     uint64_t install = 0;
-    uint8_t *bytes = NULL;
-    struct lq_err err;
-    if (log->known->install_number == 0 ||
-        lq_checkpoint_read(log->dump->io, &log->owner, log->dir, log->known->install_index + 1, &checkpoint, &install,
-                           &bytes, &err) != LIGHTQ_OK) {
-        return;
-    }
-    if (install == log->known->install_number) {
+    if (log->known->install_number != 0 && read_beginning(log, log->known->install_index + 1, &checkpoint, &install) &&
+        install == log->known->install_number) {
         log->begin = log->known->install_index + 1;
         log->watermark = log->known->install_index;
     }
-    free(bytes);
+}
+
+static bool has_checkpoint(const struct lq_names *names, uint64_t wanted)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        uint64_t number;
+        if (lq_name_numbered(names->at[i].name, ".ckpt", &number) && number == wanted) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Only what is durable is applied, and only what is applied is in a checkpoint. */
@@ -546,16 +572,11 @@ static void begin_log(struct log_reading *log, const struct lq_names *names)
     }
     struct lq_checkpoint checkpoint;
     uint64_t install;
-    uint8_t *bytes = NULL;
-    struct lq_err err;
     log->term = TERM_UNKNOWN;
-    lightq_status status =
-        lq_checkpoint_read(log->dump->io, &log->owner, log->dir, log->begin, &checkpoint, &install, &bytes, &err);
-    if (status == LIGHTQ_OK) {
+    if (read_beginning(log, log->begin, &checkpoint, &install)) {
         log->term = checkpoint.last_term;
         log->offset = checkpoint.next_offset;
-        free(bytes);
-    } else if (status == LIGHTQ_ENOTFOUND) { /* a bad one has a line of its own */
+    } else if (!has_checkpoint(names, log->begin)) {
         char path[LQ_PATH_BYTES];
         lq_path_numbered(path, log->dir, log->begin, ".ckpt");
         say(log, path, LQ_DUMP_DAMAGED, "missing: nothing says what came before the first entry");

@@ -12,13 +12,18 @@ struct dump_world {
     struct lq_clock clock; /* first: the store gives it back to us */
     uint64_t now_us;
     uint64_t random;
-    struct lq_io_mem *mem;
-    struct lq_store *store; /* NULL: none is open */
+    struct lq_io_mem *mem; /* NULL on a real disk */
+    struct lq_io *io;
+    size_t (*run)(struct dump_world *world); /* runs pending jobs: how many */
+    void *data;                              /* of run */
+    struct lq_store *store;                  /* NULL: none is open */
     struct lq_err err;
 };
 
-/* Dies when out of memory. */
+/* On a new disk in memory. Dies when out of memory. */
 struct dump_world *dump_world_new(void);
+/* On @io, which stays the caller's. */
+struct dump_world *dump_world_new_on(struct lq_io *io, size_t (*run)(struct dump_world *world), void *data);
 void dump_world_free(struct dump_world *world);
 
 lightq_status dump_world_open(struct dump_world *world);

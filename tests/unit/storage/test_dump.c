@@ -16,7 +16,7 @@
 
 #define FLIPS          400 /* of the whole directory, evenly spread */
 #define NODE_BYTES     77
-#define DAMAGES        600
+#define DAMAGES        300
 #define SECOND_CHANGES 24 /* of a recovery, and the first of what comes after */
 
 static int setup(void **state)
@@ -211,7 +211,7 @@ static void test_dump_is_clean_after_a_second_cut_while_recovering(void **state)
     (void)state;
     uint64_t changes = count_changes();
 
-    for (uint64_t n = 1; n <= changes; n += 8) {
+    for (uint64_t n = 1; n <= changes; n += 16) {
         for (uint64_t k = 1; k < SECOND_CHANGES; k++) {
             struct dump_world *world = dump_world_new();
             (void)work_until(world, n, LQ_IO_MEM_TEAR, n * 7 + k);

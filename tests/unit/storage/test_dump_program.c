@@ -17,14 +17,13 @@
 #include <unistd.h>
 
 #include "dump_world.h"
+#include "storage/io_uv.h"
 
 #define TEXT_BYTES (1024 * 1024)
 
 struct fixture {
     char root[64];
     char output[TEXT_BYTES]; /* standard output and error of the last run */
-    struct dump_world *world;
-    uint64_t digest; /* of the tree */
 };
 
 /* ---- a directory on the real disk ---- */
@@ -39,43 +38,43 @@ static void write_file(const struct fixture *f, const char *path, const void *by
     assert_int_equal(fclose(file), 0);
 }
 
-struct copying {
-    const struct fixture *f;
-    const char *dir;
-};
-
-static void on_entry(void *data, const char *name, bool is_dir)
+static size_t run_jobs(struct dump_world *world)
 {
-    const struct copying *copying = data;
-    char path[128];
-    snprintf(path, sizeof path, "%.60s%s%.60s", copying->dir, copying->dir[0] == '\0' ? "" : "/", name);
-    struct lq_io_mem *mem = copying->f->world->mem;
-    if (is_dir) {
-        char full[256];
-        snprintf(full, sizeof full, "%s/%s", copying->f->root, path);
-        assert_int_equal(mkdir(full, 0700), 0);
-        struct copying inner = {.f = copying->f, .dir = path};
-        struct lq_io *io = lq_io_mem_io(mem);
-        assert_int_equal(io->ops->list(io, path, on_entry, &inner, NULL), LIGHTQ_OK);
-        return;
-    }
-    uint8_t *bytes;
-    size_t size;
-    assert_int_equal(lq_io_mem_read_file(mem, path, &bytes, &size), LIGHTQ_OK);
-    write_file(copying->f, path, bytes, size);
-    free(bytes);
+    size_t count = lq_io_uv_pending(world->io);
+    uv_run(world->data, UV_RUN_DEFAULT); /* ends when no job is left */
+    return count;
 }
 
-/* The data directory of a stopped node. */
+static void on_closed(void *data)
+{
+    *(bool *)data = true;
+}
+
+/* The data directory of a stopped node, made by a store on the real disk. */
 static void make_directory(struct fixture *f)
 {
-    f->world = dump_world_new();
-    assert_int_equal(dump_world_open(f->world), LIGHTQ_OK);
-    dump_world_work(f->world);
-    dump_world_close(f->world);
-    struct copying copying = {.f = f, .dir = ""};
-    struct lq_io *io = lq_io_mem_io(f->world->mem);
-    assert_int_equal(io->ops->list(io, "", on_entry, &copying, NULL), LIGHTQ_OK);
+    uv_loop_t loop;
+    struct lq_io *io;
+    struct lq_err err;
+    bool is_closed = false;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(lq_io_uv_new(&loop, f->root, &(struct lq_io_uv_options){.create = false}, &io, &err), LIGHTQ_OK);
+    struct dump_world *world = dump_world_new_on(io, run_jobs, &loop);
+    assert_int_equal(dump_world_open(world), LIGHTQ_OK);
+    dump_world_work(world);
+    dump_world_close(world);
+    assert_int_equal(dump_world_open(world), LIGHTQ_OK); /* what it wrote it reads */
+    assert_int_equal(lq_store_count(world->store), 3);
+    for (size_t i = 0; i < lq_store_count(world->store); i++) {
+        assert_int_equal(lq_rlog_health(lq_store_at(world->store, i)), LQ_RLOG_HEALTHY);
+    }
+    dump_world_close(world);
+    dump_world_free(world);
+    assert_int_equal(lq_io_uv_open_files(io), 0);
+    lq_io_uv_close(io, on_closed, &is_closed);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_true(is_closed);
+    assert_int_equal(uv_loop_close(&loop), 0);
 }
 
 /* Names, sizes and times of all that is in the tree. */
@@ -112,9 +111,6 @@ static int on_tree(const char *path, const struct stat *st, int flag, struct FTW
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    if (f->world != NULL) {
-        dump_world_free(f->world);
-    }
     assert_int_equal(nftw(f->root, on_tree, 16, FTW_DEPTH | FTW_PHYS), 0);
     free(f);
     return 0;
