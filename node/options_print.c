@@ -2,6 +2,7 @@
  * docs/configuration.md. The last two are generated from here; a test compares the committed files. */
 #include "node/options.h"
 
+#include "node/queue/topic_config.h"
 #include "node/version.h"
 
 static const char usage_text[] =

@@ -206,24 +206,13 @@ static const struct lq_http_events http_events = {.health = on_health, .metrics 
 /* ---- the directory */
 
 /* The directory's identity as it is, or a new one in memory. Nothing on disk is changed. */
-static lightq_status look_at_directory(struct lq_process *process, struct lq_err *err)
+static lightq_status read_identity(struct lq_process *process, struct lq_err *err)
 {
     const struct lq_options *options = process->options;
-    struct lq_io_uv_options as_is = {.create = false};
-    struct lq_shard *shard = &process->shard;
     uint32_t node = (uint32_t)options->node_id;
-    lightq_status status = lq_io_uv_new(&shard->loop, options->data, &as_is, &shard->io, err);
-    if (status == LIGHTQ_OK) {
-        status = shard->io->ops->lock(shard->io, err);
-        if (status == LIGHTQ_EBUSY) {
-            return lq_err_set(err, status,
-                              "the data directory %s is in use by another lightqd: end it, or choose another "
-                              "directory with --data",
-                              options->data);
-        }
-    }
-    if (status == LIGHTQ_OK) {
-        status = lq_identity_load(shard->io, node, &process->identity, err);
+    lightq_status status = LIGHTQ_ENOTFOUND;
+    if (process->shard.io != NULL) {
+        status = lq_identity_load(process->shard.io, node, &process->identity, err);
     }
     if (status == LIGHTQ_ENOTFOUND) {
         lq_identity_make(node, (uint32_t)options->shards, process->clock, &process->identity);
@@ -232,17 +221,41 @@ static lightq_status look_at_directory(struct lq_process *process, struct lq_err
     return status;
 }
 
-/* The first thing that is changed on disk: this start is counted. */
+static lightq_status look_at_directory(struct lq_process *process, struct lq_err *err)
+{
+    struct lq_io_uv_options as_is = {.create = false};
+    struct lq_shard *shard = &process->shard;
+    lightq_status status = lq_io_uv_new(&shard->loop, process->options->data, &as_is, &shard->io, err);
+    return status == LIGHTQ_OK || status == LIGHTQ_ENOTFOUND ? read_identity(process, err) : status;
+}
+
+/* The first things that are changed on disk: the lock, and that this start is counted. */
 static lightq_status take_directory(struct lq_process *process, struct lq_err *err)
 {
     struct lq_io_uv_options made = {.create = true};
     struct lq_shard *shard = &process->shard;
+    bool existed = shard->io != NULL;
     lightq_status status = LIGHTQ_OK;
-    if (shard->io == NULL) {
+    if (!existed) {
         status = lq_io_uv_new(&shard->loop, process->options->data, &made, &shard->io, err);
-        if (status == LIGHTQ_OK) {
-            status = shard->io->ops->lock(shard->io, err);
+    }
+    if (status == LIGHTQ_OK) {
+        status = shard->io->ops->lock(shard->io, err);
+        if (status == LIGHTQ_EBUSY) {
+            return lq_err_set(err, status,
+                              "the data directory %s is in use by another lightqd: end it, or choose another directory "
+                              "with --data",
+                              process->options->data);
         }
+    }
+    if (status == LIGHTQ_OK && existed) { /* another lightqd may have had it until a moment ago */
+        struct lq_identity now = {0};
+        status = lq_identity_load(shard->io, process->identity.node, &now, err);
+        if ((status == LIGHTQ_OK || status == LIGHTQ_ENOTFOUND) && now.boot != process->identity.boot) {
+            return lq_err_set(err, LIGHTQ_EBUSY, "another lightqd has just used the data directory %s: start again",
+                              process->options->data);
+        }
+        status = status == LIGHTQ_ENOTFOUND ? LIGHTQ_OK : status;
     }
     return status == LIGHTQ_OK ? lq_identity_boot(shard->io, &process->identity, err) : status;
 }
