@@ -151,6 +151,7 @@ struct lq_group {
     bool told_follow;
     lq_replica_id told_leader;
     uint64_t told_term;
+    uint64_t leader_heard_ms; /* when a leader last spoke; 0: never, or its process is gone */
 
     /* leading */
     struct lq_group_peer *peers;

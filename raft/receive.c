@@ -115,6 +115,7 @@ static void receive_append(struct lq_group *group, struct raft_message *message,
     }
     unsigned skip = 0;
     if (append->term >= raft_current_term(&group->raft)) {
+        group->leader_heard_ms = group->host->now_ms;
         skip = clip(group, append);
     }
     give_append(group, message, append->n_entries == 0 ? NULL : refs + skip);
@@ -197,6 +198,9 @@ static void receive_vote(struct lq_group *group, struct raft_message *message)
     if (at < configuration->n) {
         role = configuration->servers[at].role;
         configuration->servers[at].role = RAFT_VOTER;
+    }
+    if (role != RAFT_VOTER && group->host->now_ms - group->leader_heard_ms >= group->host->election_ms) {
+        message->request_vote.disrupt_leader = true;
     }
     lq_group_step_receive(group, message, NULL);
     if (at < configuration->n) { /* a vote changes no configuration */

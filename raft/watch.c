@@ -91,6 +91,7 @@ void lq_group_link_down(struct lq_group *group, uint32_t node, bool refused)
         group->raft.state != RAFT_FOLLOWER || lq_replica_node(group->raft.follower_state.current_leader.id) != node) {
         return;
     }
+    group->leader_heard_ms = 0;
     uint64_t spread = host->failover_max_ms - host->failover_min_ms + 1;
     group->failover_ms = host->now_ms + host->failover_min_ms + lq_clock_random_below(host->clock, spread);
     group->failover_tries = LQ_FAILOVER_TRIES_MAX;

@@ -205,8 +205,10 @@ static struct lq_frame_in flatten(const struct lq_frame *frame)
     struct lq_slab *slab = lq_slab_new(size + 1);
     assert(slab != NULL);
     uint8_t *at = slab->bytes;
-    memcpy(at, frame->head, frame->head_size);
-    at += frame->head_size;
+    if (frame->head_size != 0) {
+        memcpy(at, frame->head, frame->head_size);
+        at += frame->head_size;
+    }
     if (frame->body_size != 0) {
         memcpy(at, frame->body->bytes + frame->body_offset, frame->body_size);
         at += frame->body_size;
@@ -462,6 +464,11 @@ void sim_start(struct sim_node *node)
     }
     lightq_status status =
         lq_store_open(lq_io_mem_io(node->disk), &node->clock, &sim->options.store, &node->store, &err);
+    if (status != LIGHTQ_OK && sim->options.damaged != NULL && sim->options.damaged(node, status)) {
+        status = lq_io_mem_remove(node->disk, "");
+        assert(status == LIGHTQ_OK);
+        status = lq_store_open(lq_io_mem_io(node->disk), &node->clock, &sim->options.store, &node->store, &err);
+    }
     if (status != LIGHTQ_OK) {
         sim_fail(sim, "the store of node %u does not open: %s", node->id, err.text);
         return;

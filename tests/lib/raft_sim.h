@@ -42,6 +42,8 @@ struct sim_options {
     struct lq_host_events events;
     /* Opens the node's groups; called after each start. */
     void (*start)(struct sim_node *node);
+    /* The store does not open: true wipes the disk and tries again. NULL: that is a failure. */
+    bool (*damaged)(struct sim_node *node, lightq_status status);
     /* Before a crash: the machines are gone. */
     void (*stop)(struct sim_node *node);
     lq_trace_cb trace;

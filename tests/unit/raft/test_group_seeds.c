@@ -70,6 +70,7 @@ struct group_state {
     uint32_t last_incarnation[SIM_NODES_MAX]; /* ever */
     struct lq_servers founders;
     bool founder[SIM_NODES_MAX];
+    bool lost[SIM_NODES_MAX]; /* damaged by a failed disk: to be rebuilt under a new incarnation */
     enum move move;
     unsigned moved_from, moved_to;
     uint64_t move_index;
@@ -83,8 +84,10 @@ struct test {
     unsigned groups;
     struct group_state group[GROUPS_MAX];
     struct replica replicas[SIM_NODES_MAX][GROUPS_MAX];
+    unsigned fault_node; /* the one whose disk may fail: a majority stays undamaged */
+    bool faulty;         /* it gives EIO: its replicas stop, until it is started again */
     uint64_t next_payload, client_us;
-    uint64_t crashes, installs, trims, moves, elections;
+    uint64_t crashes, installs, trims, moves, elections, disk_failures, wipes;
 };
 
 static void check_failed(struct test *test, const char *what, const struct replica *replica, uint64_t index)
@@ -282,6 +285,11 @@ static void on_stopped(void *machine, lightq_status status, const struct lq_err 
 {
     struct replica *replica = machine;
     replica->stopped = true;
+    replica->leads = false;
+    bool faulty = replica->test->faulty && replica->node->id - 1 == replica->test->fault_node;
+    if (faulty && (status == LIGHTQ_EIO || status == LIGHTQ_ESTOPPED)) {
+        return;
+    }
     sim_fail(replica->test->sim, "a replica stopped: %s: %s", lightq_status_name(status), err->text);
 }
 
@@ -371,8 +379,14 @@ static void open_replica(struct test *test, struct sim_node *node, unsigned at)
     bool founder = group->founder[node->id - 1] && incarnation == 1;
     lightq_status status = lq_group_open(node->host, group->id, incarnation, founder ? &group->founders : NULL,
                                          &machine_ops, replica, &replica->group, &err);
-    if (status != LIGHTQ_OK) {
-        replica->group = NULL;
+    if (status == LIGHTQ_OK) {
+        return;
+    }
+    replica->group = NULL;
+    if (node->id - 1 == test->fault_node && test->disk_failures != 0 &&
+        (status == LIGHTQ_EDAMAGED || (test->faulty && (status == LIGHTQ_ESTOPPED || status == LIGHTQ_EIO)))) {
+        group->lost[node->id - 1] = group->lost[node->id - 1] || status == LIGHTQ_EDAMAGED;
+    } else {
         sim_fail(test->sim, "group %" PRIu64 " does not open on node %u: %s", group->id, node->id, err.text);
     }
 }
@@ -381,10 +395,24 @@ static void on_start(struct sim_node *node)
 {
     struct test *test = sim_data(node->sim);
     for (unsigned i = 0; i < test->groups; i++) {
-        if (test->group[i].incarnation[node->id - 1] != 0) {
+        if (test->group[i].incarnation[node->id - 1] != 0 && !test->group[i].lost[node->id - 1]) {
             open_replica(test, node, i);
         }
     }
+}
+
+/* The journal is bad, so all that is on the disk is lost: it starts empty, and every replica is to be rebuilt. */
+static bool on_damaged(struct sim_node *node, lightq_status status)
+{
+    struct test *test = sim_data(node->sim);
+    if (status != LIGHTQ_EDAMAGED || node->id - 1 != test->fault_node || test->disk_failures == 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < test->groups; i++) {
+        test->group[i].lost[node->id - 1] = test->group[i].incarnation[node->id - 1] != 0;
+    }
+    test->wipes++;
+    return true;
 }
 
 static void on_stop(struct sim_node *node)
@@ -487,6 +515,16 @@ static bool take_change(struct replica *leader, enum lq_change change, lq_replic
     return taken;
 }
 
+static bool any_lost(const struct test *test)
+{
+    for (unsigned g = 0; g < test->groups; g++) {
+        if (test->group[g].lost[test->fault_node]) {
+            return true;
+        }
+    }
+    return test->faulty;
+}
+
 /* A voter is removed first, then a new replica is added and promoted: on a node that has none, else on the same one. */
 static void begin_move(struct test *test, unsigned at, struct replica *leader)
 {
@@ -494,6 +532,11 @@ static void begin_move(struct test *test, unsigned at, struct replica *leader)
     unsigned nodes = sim_nodes(test->sim);
     unsigned from = (unsigned)sim_random_below(test->sim, nodes);
     unsigned to = (unsigned)sim_random_below(test->sim, nodes);
+    if (group->lost[test->fault_node]) {
+        from = to = test->fault_node; /* rebuilt before anything else is moved */
+    } else if (any_lost(test) || test->faults_over) {
+        return;
+    }
     if (group->incarnation[from] == 0 || from == leader->node->id - 1) {
         return;
     }
@@ -523,6 +566,7 @@ static void new_replica(struct test *test, unsigned at, unsigned node)
     struct group_state *group = &test->group[at];
     group->incarnation[node] = ++group->last_incarnation[node];
     group->durable_at_crash[node] = 0;
+    group->lost[node] = false;
     if (sim_is_up(sim_node_at(test->sim, node))) {
         open_replica(test, sim_node_at(test->sim, node), at);
         sim_touch(sim_node_at(test->sim, node));
@@ -541,9 +585,7 @@ static void step_move(struct test *test, unsigned at)
     uint64_t index = leader->group->raft.configuration_committed_index;
     switch (group->move) {
     case MOVE_NONE:
-        if (!test->faults_over) {
-            begin_move(test, at, leader);
-        }
+        begin_move(test, at, leader);
         return;
     case MOVE_REMOVE:
         if (!has_server(committed, replica_id(group, group->moved_from), -1)) {
@@ -590,8 +632,13 @@ static void mover(struct sim *sim, void *data)
 
 static void start_later(struct sim *sim, void *data)
 {
-    (void)sim;
-    sim_start(data);
+    struct sim_node *node = data;
+    struct test *test = sim_data(sim);
+    if (!sim_is_up(node)) {
+        lq_io_mem_clear_faults(node->disk);
+        test->faulty = test->faulty && node->id - 1 != test->fault_node;
+        sim_start(node);
+    }
 }
 
 static void crash(struct test *test, unsigned node, enum lq_io_mem_crash_mode mode)
@@ -611,6 +658,47 @@ static enum lq_io_mem_crash_mode any_mode(struct sim *sim)
 {
     static const enum lq_io_mem_crash_mode modes[] = {LQ_IO_MEM_KEEP, LQ_IO_MEM_LOSE, LQ_IO_MEM_TEAR};
     return modes[sim_random_below(sim, 3)];
+}
+
+static void crash_later(struct sim *sim, void *data)
+{
+    struct sim_node *node = data;
+    crash(sim_data(sim), node->id - 1, any_mode(sim));
+}
+
+/* Writes or syncs fail from now on: the replicas on that disk stop, until the node is started again. Not while a
+ * replica is being moved: its group could be left without a majority that is whole. */
+static void fail_disk(struct test *test)
+{
+    struct sim *sim = test->sim;
+    struct sim_node *node = sim_node_at(sim, test->fault_node);
+    const struct lq_io_mem_fault fault = {.verb = sim_random_below(sim, 2) == 0 ? LQ_IO_WRITE : LQ_IO_SYNC,
+                                          .nth = 1 + sim_random_below(sim, 20),
+                                          .status = LIGHTQ_EIO,
+                                          .partial = sim_random_below(sim, 2) == 0};
+    for (unsigned g = 0; g < test->groups; g++) {
+        if (test->group[g].move != MOVE_NONE) {
+            return;
+        }
+    }
+    if (!any_lost(test) && sim_is_up(node) && lq_io_mem_add_fault(node->disk, &fault) == LIGHTQ_OK) {
+        test->faulty = true;
+        test->disk_failures++;
+        sim_plan(sim, 100000 + sim_random_below(sim, 1500000), crash_later, node);
+    }
+}
+
+/* Little space is left for a while, or plenty again: appends are refused, nothing stops. */
+static void change_space(struct test *test, unsigned node)
+{
+    struct sim *sim = test->sim;
+    struct lq_store_space space;
+    struct sim_node *at = sim_node_at(sim, node);
+    if (sim_is_up(at) && lq_store_space(at->store, &space) == LIGHTQ_OK) {
+        uint64_t used = space.total_bytes - space.free_bytes;
+        bool little = sim_random_below(sim, 2) == 0;
+        lq_io_mem_set_capacity(at->disk, little ? used + (UINT64_C(24) << 20) : LQ_IO_MEM_DISK_BYTES_DEFAULT);
+    }
 }
 
 static void transfer(struct test *test)
@@ -648,7 +736,7 @@ static void fault(struct sim *sim, void *data)
     if (test->faults_over) {
         return;
     }
-    switch (sim_random_below(sim, 14)) {
+    switch (sim_random_below(sim, 18)) {
     case 0:
     case 1:
     case 2:
@@ -675,6 +763,13 @@ static void fault(struct sim *sim, void *data)
         break;
     case 10:
         lq_io_mem_set_stalled(sim_node_at(sim, a)->disk, sim_random_below(sim, 2) == 0);
+        break;
+    case 11:
+        fail_disk(test);
+        break;
+    case 12:
+    case 13:
+        change_space(test, a);
         break;
     default:
         transfer(test);
@@ -708,8 +803,13 @@ static void choose_groups(struct test *test, unsigned nodes)
 static void make_test(struct test *test, uint64_t seed, bool trace)
 {
     uint64_t chance = seed;
-    struct sim_options options = {
-        .seed = seed, .start = on_start, .stop = on_stop, .trace = on_trace, .data = test, .delay_min_us = 50};
+    struct sim_options options = {.seed = seed,
+                                  .start = on_start,
+                                  .stop = on_stop,
+                                  .damaged = on_damaged,
+                                  .trace = on_trace,
+                                  .data = test,
+                                  .delay_min_us = 50};
     *test = (struct test){.seed = seed, .trace = trace};
     chance = mix(chance, 77);
     options.nodes = 3 + (unsigned)(chance % 3);
@@ -726,6 +826,7 @@ static void make_test(struct test *test, uint64_t seed, bool trace)
                                               .sync_files_max = 1 + (unsigned)((chance >> 52) % 4)};
     test->sim = sim_new(&options);
     test->client_us = 1000 + sim_random_below(test->sim, 15000);
+    test->fault_node = (unsigned)sim_random_below(test->sim, options.nodes);
     choose_groups(test, options.nodes);
     for (unsigned n = 0; n < options.nodes; n++) {
         for (unsigned g = 0; g < test->groups; g++) {
@@ -752,7 +853,7 @@ static bool converged(struct test *test, unsigned at, uint64_t target)
 {
     struct replica *leader = leading_replica(test, at);
     struct lq_group_status status;
-    if (leader == NULL || leader->applied < target || test->group[at].move != MOVE_NONE) {
+    if (leader == NULL || leader->applied < target || test->group[at].move != MOVE_NONE || any_lost(test)) {
         return false;
     }
     lq_group_status(leader->group, &status);
@@ -773,7 +874,12 @@ static void converge(struct test *test)
     test->faults_over = true;
     sim_heal(test->sim);
     for (unsigned n = 0; n < sim_nodes(test->sim); n++) {
-        sim_start(sim_node_at(test->sim, n));
+        struct sim_node *node = sim_node_at(test->sim, n);
+        lq_io_mem_set_capacity(node->disk, LQ_IO_MEM_DISK_BYTES_DEFAULT);
+        if (test->faulty && n == test->fault_node) {
+            sim_crash(node, any_mode(test->sim));
+        }
+        start_later(test->sim, node);
     }
     for (unsigned step = 0; step < CONVERGE_STEPS_MAX && sim_failure(test->sim) == NULL; step++) {
         unsigned done = 0;
@@ -832,9 +938,10 @@ static char *run_seed(uint64_t seed, bool trace, uint64_t *hash, bool verbose)
     }
     if (verbose) {
         printf("seed %" PRIu64 ": %u nodes, %u groups, %" PRIu64 " acknowledged, %" PRIu64 " crashes, %" PRIu64
-               " elections, %" PRIu64 " trims, %" PRIu64 " installs, %" PRIu64 " moves, hash %016" PRIx64 "\n",
+               " elections, %" PRIu64 " trims, %" PRIu64 " installs, %" PRIu64 " moves, %" PRIu64
+               " failed disks, %" PRIu64 " wiped, hash %016" PRIx64 "\n",
                seed, sim_nodes(test->sim), test->groups, acked, test->crashes, test->elections, test->trims,
-               test->installs, test->moves, sim_hash(test->sim));
+               test->installs, test->moves, test->disk_failures, test->wipes, sim_hash(test->sim));
     }
     if (sim_failure(test->sim) == NULL && acked == 0) {
         sim_fail(test->sim, "nothing was ever acknowledged");

@@ -196,15 +196,15 @@ static void test_standby_votes_for_a_candidate_that_counts_it(void **state)
                                                           {.id = SOLO_PEER(2), .role = LQ_ROLE_VOTER},
                                                           {.id = SOLO_SELF, .role = LQ_ROLE_STANDBY}}}};
     struct raft_message message = {.type = RAFT_REQUEST_VOTE};
-    message.request_vote = (struct raft_request_vote){.version = 2,
-                                                      .term = 10,
-                                                      .candidate_id = SOLO_PEER(3),
-                                                      .last_log_index = 20,
-                                                      .last_log_term = 9,
-                                                      .disrupt_leader = true};
+    message.request_vote = (struct raft_request_vote){
+        .version = 2, .term = 10, .candidate_id = SOLO_PEER(3), .last_log_index = 20, .last_log_term = 9};
     assert_int_equal(solo_append(solo, &append), LIGHTQ_OK);
     solo_turn(solo);
 
+    solo_message(solo, SOLO_PEER(3), &message); /* it has just heard of its leader */
+    solo_turn(solo);
+    assert_false(solo_last(solo, RAFT_REQUEST_VOTE_RESULT, 3)->message.request_vote_result.vote_granted);
+    solo_advance(solo, 1100);
     solo_message(solo, SOLO_PEER(3), &message);
     solo_turn(solo);
 
