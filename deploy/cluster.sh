@@ -58,7 +58,7 @@ running_pid() {
     local pid dir
     pid=$(cat "$(node_dir "$1")/pid" 2>/dev/null) || return 1
     dir=$(realpath "$(node_dir "$1")/data" 2>/dev/null) || return 1
-    tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -- "$dir" || return 1
+    { tr '\0' '\n' <"/proc/$pid/cmdline"; } 2>/dev/null | grep -qxF -- "$dir" || return 1
     case "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null)" in
         Z | X | '') return 1 ;;
     esac
@@ -97,6 +97,10 @@ launch() {
         --listen "127.0.0.1:$(client_port "$1")" --peer-listen "127.0.0.1:$(peer_port "$1")" \
         --http "127.0.0.1:$(http_port "$1")" ${LIGHTQ_CLUSTER_ARGS:-} >>"$log" 2>&1 </dev/null &
     echo $! >"$dir/pid"
+    # Until the new process has become lightqd it cannot be told from a pid used again.
+    until running_pid "$1" >/dev/null || ! kill -0 "$!" 2>/dev/null; do
+        sleep 0.01
+    done
 }
 
 log_of_this_start() { tail -c "+$(($(cat "$(node_dir "$1")/log.start") + 1))" "$(node_dir "$1")/log"; }

@@ -6,6 +6,8 @@ target_compile_definitions(lightq_flags INTERFACE _GNU_SOURCE)
 target_compile_options(lightq_flags INTERFACE
     -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-align
     -Wwrite-strings -Wvla -Wundef -fno-strict-aliasing -fno-common -fvisibility=hidden -UNDEBUG
+    # Texts for people are cut to their buffers on purpose.
+    $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>
     # Our folder raft/ would shadow libraft's <raft/...> with -I: quoted includes only. SHELL: keeps CMake
     # from dropping the second "-iquote" as a repetition.
     "SHELL:-iquote ${PROJECT_SOURCE_DIR}" "SHELL:-iquote ${PROJECT_BINARY_DIR}"
