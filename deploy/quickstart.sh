@@ -47,7 +47,7 @@ wait_equal() {
     until "$bin/lightq" --format json topic describe "$1" | python3 -c '
 import json, sys
 for partition in json.load(sys.stdin)["partitions"]:
-    seen = {(r.get("digest"), r.get("end_offset")) for r in partition["replicas"]}
+    seen = {(r.get("digest"), r.get("digest_to")) for r in partition["replicas"]}
     if len(seen) != 1 or len(partition["replicas"]) < 3 or None in next(iter(seen)):
         sys.exit(1)'; do
         [ "$SECONDS" -lt "$deadline" ] || return 1
