@@ -23,6 +23,8 @@
 
 #include <raft.h>
 #include <stdbool.h>
+
+#define HASH_NONFATAL_OOM 1 /* HASH_ADD leaves hh.tbl NULL instead of ending the process */
 #include <uthash.h>
 
 #include "raft/host.h"

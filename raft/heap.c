@@ -7,10 +7,13 @@
 #include <string.h>
 
 #include "client/base/buf.h"
+#include "client/base/log.h"
 
 /* What the first 8 bytes of a head can say. Values that no text or small number has by chance. */
 #define KIND_HEAP    UINT64_C(0x4c51524146544850)
 #define KIND_FOREIGN UINT64_C(0x4c51524146544652)
+
+enum { SMALL_BLOCK_BYTES = 64 * 1024 };
 
 struct token {
     uint64_t kind;
@@ -35,10 +38,29 @@ static void *block_of(void *head)
     return (uint8_t *)head + LQ_RAFT_HEAD_BYTES;
 }
 
+/* libraft does not survive a failed allocation: some of its paths free twice then (restore.c:28 after
+ * configuration.c:400). Better a clean end, which a restart mends, than a damaged heap. Its own blocks are small;
+ * larger ones are ours, and we can be told. */
+static void *must_have(void *head, size_t size)
+{
+    if (head == NULL && size <= SMALL_BLOCK_BYTES) {
+        lq_log(ERROR, "no memory for libraft: the process ends", "bytes", size);
+        abort();
+    }
+    return block_of(head);
+}
+
 static void *on_malloc(void *data, size_t size)
 {
     (void)data;
-    return size > SIZE_MAX - LQ_RAFT_HEAD_BYTES ? NULL : block_of(malloc(size + LQ_RAFT_HEAD_BYTES));
+    if (size > SIZE_MAX - LQ_RAFT_HEAD_BYTES) {
+        return NULL;
+    }
+    void *head = malloc(size + LQ_RAFT_HEAD_BYTES);
+    if (head == NULL && size <= SMALL_BLOCK_BYTES) {
+        head = malloc(size + LQ_RAFT_HEAD_BYTES); /* another thread may have given some back */
+    }
+    return must_have(head, size);
 }
 
 static void on_free(void *data, void *block)
@@ -67,7 +89,14 @@ static void *on_realloc(void *data, void *block, size_t size)
     if (block == NULL) {
         return on_malloc(data, size);
     }
-    return size > SIZE_MAX - LQ_RAFT_HEAD_BYTES ? NULL : block_of(realloc(head_of(block), size + LQ_RAFT_HEAD_BYTES));
+    if (size > SIZE_MAX - LQ_RAFT_HEAD_BYTES) {
+        return NULL;
+    }
+    void *head = realloc(head_of(block), size + LQ_RAFT_HEAD_BYTES);
+    if (head == NULL && size <= SMALL_BLOCK_BYTES) {
+        head = realloc(head_of(block), size + LQ_RAFT_HEAD_BYTES);
+    }
+    return must_have(head, size);
 }
 
 /* Only libraft's own disk code asks for aligned blocks, and we do not use it. */

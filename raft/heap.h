@@ -5,6 +5,8 @@
  * address that libraft's free, which is ours, knows and leaves alone. Every block has a small head that says what it
  * is, so that the same holds for an array that lies in mapped memory.
  *
+ * libraft does not survive a failed allocation, so none of its small ones returns NULL: the process ends instead.
+ *
  * The one process-wide thing of raft/: libraft keeps a single pointer to its allocator. It is set once, to a constant.
  */
 #ifndef LQ_RAFT_HEAP_H

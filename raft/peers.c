@@ -23,6 +23,10 @@ struct lq_host_peer *lq_host_get_peer(struct lq_host *host, uint32_t node)
         if (peer != NULL) {
             peer->node = node;
             HASH_ADD(hh, host->peers, node, sizeof peer->node, peer);
+            if (peer->hh.tbl == NULL) {
+                free(peer);
+                peer = NULL;
+            }
         }
     }
     return peer;

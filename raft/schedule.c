@@ -134,6 +134,9 @@ lightq_status lq_host_remember(struct lq_group *group)
         return LIGHTQ_ENOMEM;
     }
     HASH_ADD(hh, host->groups, id, sizeof group->id, group);
+    if (group->hh.tbl == NULL) {
+        return LIGHTQ_ENOMEM;
+    }
     group->due_ms = LQ_NEVER;
     heap_put(host, ++host->heap_count, group);
     return LIGHTQ_OK;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/sure.h"
+
 /* ---- clock ---- */
 
 static struct solo *of_clock(struct lq_clock *clock)
@@ -45,7 +47,7 @@ static struct lq_frame_in flatten(const struct lq_frame *frame)
     for (size_t i = 0; i < frame->entry_count; i++) {
         size += frame->entries[i].size;
     }
-    struct lq_slab *slab = lq_slab_new(size + 1);
+    struct lq_slab *slab = sure_slab(size + 1);
     assert(slab != NULL);
     uint8_t *at = slab->bytes;
     memcpy(at, frame->head, frame->head_size);
@@ -99,6 +101,9 @@ static void keep_message(struct solo *solo, uint32_t node, const struct lq_frame
     uint8_t token[1];
     lq_rpc_scratch_init(&scratch, token);
     lightq_status status = lq_rpc_decode(frame, 1, node, &scratch, &rpc, &err);
+    if (status == LIGHTQ_ENOMEM) {
+        status = lq_rpc_decode(frame, 1, node, &scratch, &rpc, &err);
+    }
     assert(status == LIGHTQ_OK);
     struct solo_sent *sent = new_sent(solo, node, frame->type);
     sent->message = rpc.message;
@@ -247,14 +252,13 @@ static const struct lq_host_events host_events = {.unknown_group = on_unknown};
 
 /* ---- life ---- */
 
-static void open_host(struct solo *solo)
+static lightq_status open_host(struct solo *solo)
 {
     struct lq_err err;
     lightq_status status =
         lq_store_open(fake_disk_io(solo->disk), &solo->clock, &solo->store_options, &solo->store, &err);
     assert(status == LIGHTQ_OK);
-    status = lq_host_new(&solo->options, &solo->clock, solo->store, &solo->link, &host_events, solo, &solo->host, &err);
-    assert(status == LIGHTQ_OK);
+    return lq_host_new(&solo->options, &solo->clock, solo->store, &solo->link, &host_events, solo, &solo->host, &err);
 }
 
 void solo_prepare(struct solo *solo)
@@ -271,7 +275,7 @@ void solo_prepare(struct solo *solo)
     solo->disk = fake_disk_new();
 }
 
-void solo_open(struct solo *solo, unsigned voters)
+static lightq_status open_group(struct solo *solo, unsigned voters)
 {
     struct lq_servers founders = {.count = voters};
     struct lq_err err;
@@ -279,9 +283,21 @@ void solo_open(struct solo *solo, unsigned voters)
         /* Ours last, so that it is not the one that starts an election at once. */
         founders.at[i] = (struct lq_server){.id = SOLO_PEER(voters - i), .role = LQ_ROLE_VOTER};
     }
-    open_host(solo);
     lightq_status status = lq_group_open(solo->host, SOLO_GROUP, 1, voters == 0 ? NULL : &founders, &machine_ops,
                                          &solo->machine, &solo->group, &err);
+    solo->group = status == LIGHTQ_OK ? solo->group : NULL;
+    return status;
+}
+
+lightq_status solo_try_open(struct solo *solo, unsigned voters)
+{
+    lightq_status status = open_host(solo);
+    return status == LIGHTQ_OK ? open_group(solo, voters) : status;
+}
+
+void solo_open(struct solo *solo, unsigned voters)
+{
+    lightq_status status = solo_try_open(solo, voters);
     assert(status == LIGHTQ_OK);
 }
 
@@ -307,17 +323,21 @@ void solo_deinit(struct solo *solo)
     fake_disk_free(solo->disk);
 }
 
-void solo_restart(struct solo *solo)
+lightq_status solo_try_restart(struct solo *solo)
 {
-    struct lq_err err;
     lq_store_abandon(solo->store);
     lq_host_abandon(solo->host);
     unsigned stops = solo->machine.stops;
+    solo->host = NULL;
+    solo->group = NULL;
     solo->machine = (struct solo_machine){.solo = solo, .stops = stops};
     solo_forget_sent(solo);
-    open_host(solo);
-    lightq_status status =
-        lq_group_open(solo->host, SOLO_GROUP, 1, NULL, &machine_ops, &solo->machine, &solo->group, &err);
+    return solo_try_open(solo, 0);
+}
+
+void solo_restart(struct solo *solo)
+{
+    lightq_status status = solo_try_restart(solo);
     assert(status == LIGHTQ_OK);
 }
 
@@ -382,7 +402,7 @@ void solo_message(struct solo *solo, lq_replica_id from, const struct raft_messa
 struct lq_entry_ref solo_entry(uint64_t index, uint64_t term, uint64_t prev_term, enum lq_entry_type type,
                                const void *payload, uint32_t size)
 {
-    struct lq_slab *slab = lq_slab_new(lq_entry_size(size));
+    struct lq_slab *slab = sure_slab(lq_entry_size(size));
     assert(slab != NULL);
     if (size != 0) {
         memcpy(slab->bytes + LQ_ENTRY_HEADER_BYTES, payload, size);
@@ -407,6 +427,9 @@ lightq_status solo_append(struct solo *solo, const struct solo_append *append)
     size_t change_size = 0;
     if (append->servers.count != 0) {
         lightq_status status = lq_servers_encode(&append->servers, &change, &change_size);
+        if (status == LIGHTQ_ENOMEM) {
+            status = lq_servers_encode(&append->servers, &change, &change_size);
+        }
         assert(status == LIGHTQ_OK);
     }
     for (unsigned i = 0; i < append->count; i++) {
@@ -440,6 +463,9 @@ static void deliver_heartbeats(struct solo *solo, uint32_t node, const struct lq
     struct lq_rpc_head head;
     struct lq_frame frame;
     lightq_status status = lq_rpc_encode_heartbeats(beat, beat != NULL, result, result != NULL, &head, &frame);
+    if (status == LIGHTQ_ENOMEM) {
+        status = lq_rpc_encode_heartbeats(beat, beat != NULL, result, result != NULL, &head, &frame);
+    }
     assert(status == LIGHTQ_OK);
     status = deliver(solo, node, &frame);
     assert(status == LIGHTQ_OK);
@@ -477,7 +503,7 @@ lightq_status solo_install(struct solo *solo, lq_replica_id from, uint64_t term,
 {
     struct lq_rpc_head head;
     struct lq_frame frame;
-    struct lq_slab *body = lq_slab_new(piece->size + 1);
+    struct lq_slab *body = sure_slab(piece->size + 1);
     assert(body != NULL);
     memcpy(body->bytes, bytes, piece->size);
     struct raft_message message = {.type = RAFT_INSTALL_SNAPSHOT, .server_id = solo->group->self};
@@ -597,7 +623,7 @@ void solo_follow(struct solo *solo, lq_replica_id leader, uint64_t term)
 
 lightq_status solo_submit(struct solo *solo, uint8_t fill, uint32_t size, uint64_t *index)
 {
-    uint8_t *bytes = malloc(size + 1);
+    uint8_t *bytes = sure_malloc(size + 1);
     assert(bytes != NULL);
     memset(bytes, fill, size + 1);
     struct iovec iov = {.iov_base = bytes, .iov_len = size};

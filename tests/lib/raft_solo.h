@@ -66,6 +66,9 @@ void solo_init(struct solo *solo, unsigned voters);
 /* Before the group is opened: options can be changed in between. */
 void solo_prepare(struct solo *solo);
 void solo_open(struct solo *solo, unsigned voters);
+/* The same, giving what went wrong: without memory for it, say. */
+lightq_status solo_try_open(struct solo *solo, unsigned voters) LQ_MUST_CHECK;
+lightq_status solo_try_restart(struct solo *solo) LQ_MUST_CHECK;
 void solo_deinit(struct solo *solo);
 /* As a crash: what is not durable is lost. The group is opened again without bootstrap. */
 void solo_restart(struct solo *solo);

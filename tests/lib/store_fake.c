@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/base/limits.h"
+#include "tests/lib/sure.h"
 
 enum { LOGS_MAX = 256, CHECKPOINTS_MAX = 64, CHANGES_MAX = 256, RUNS_MAX = 4096 };
 
@@ -74,7 +75,7 @@ struct lq_store {
 
 static void checkpoint_copy(struct fake_checkpoint *to, const struct lq_checkpoint *from)
 {
-    to->bytes = malloc(from->configuration_size + from->state_size + 1);
+    to->bytes = sure_malloc(from->configuration_size + from->state_size + 1);
     assert(to->bytes != NULL);
     to->meta = *from;
     if (from->configuration_size != 0) {
@@ -103,7 +104,7 @@ static void state_copy(struct state *to, const struct state *from)
 {
     state_free(to);
     *to = *from;
-    to->entries = malloc((from->count + 1) * sizeof *to->entries);
+    to->entries = sure_malloc((from->count + 1) * sizeof *to->entries);
     assert(to->entries != NULL);
     for (size_t i = 0; i < from->count; i++) {
         to->entries[i] = from->entries[i];
@@ -137,7 +138,7 @@ static struct lq_entry entry_at(const struct lq_rlog *log, uint64_t index)
 
 struct fake_disk *fake_disk_new(void)
 {
-    struct fake_disk *disk = calloc(1, sizeof *disk);
+    struct fake_disk *disk = sure_calloc(1, sizeof *disk);
     assert(disk != NULL);
     disk->free_bytes = disk->total_bytes = UINT64_C(1) << 40;
     return disk;
@@ -176,7 +177,7 @@ static struct disk_log *disk_log(struct fake_disk *disk, uint64_t group)
 
 static struct lq_rlog *log_new(struct lq_store *store, uint64_t group, uint32_t incarnation)
 {
-    struct lq_rlog *log = calloc(1, sizeof *log);
+    struct lq_rlog *log = sure_calloc(1, sizeof *log);
     assert(log != NULL && store->count < LOGS_MAX);
     log->store = store;
     log->group = group;
@@ -191,7 +192,7 @@ lightq_status lq_store_open(struct lq_io *io, struct lq_clock *clock, const stru
 {
     (void)clock;
     (void)err;
-    struct lq_store *store = calloc(1, sizeof *store);
+    struct lq_store *store = sure_calloc(1, sizeof *store);
     assert(store != NULL);
     store->disk = (struct fake_disk *)(void *)io;
     store->options = *options;
@@ -353,8 +354,8 @@ static void answer_read(struct lq_rlog *log, struct lq_rlog_read *read)
     while (at + count < log->now.count && (count == 0 || bytes < read->bytes_max)) {
         bytes += log->now.entries[at + count++].size;
     }
-    struct lq_slab *slab = lq_slab_new(bytes);
-    struct lq_entry_ref *refs = calloc(count, sizeof *refs);
+    struct lq_slab *slab = sure_slab(bytes);
+    struct lq_entry_ref *refs = sure_calloc(count, sizeof *refs);
     assert(slab != NULL && refs != NULL);
     uint32_t offset = 0;
     for (size_t i = 0; i < count; i++) {
@@ -584,7 +585,7 @@ lightq_status lq_rlog_append(struct lq_rlog *log, const struct lq_entry_ref *ref
         index = entry.index;
         term = entry.term;
     }
-    log->now.entries = realloc(log->now.entries, (log->now.count + count) * sizeof *log->now.entries);
+    log->now.entries = sure_realloc(log->now.entries, (log->now.count + count) * sizeof *log->now.entries);
     assert(log->now.entries != NULL);
     for (size_t i = 0; i < count; i++) {
         log->now.entries[log->now.count++] = refs[i];

@@ -614,6 +614,29 @@ static void test_rule9_conflict_with_committed_stops_the_replica(void **state)
     assert_int_equal(lq_rlog_last(solo->group->log), 4);
 }
 
+/* libraft's commit index goes back when a leader speaks of an earlier place (replication.c:812); ours does not. CASES
+ * A10 */
+static void test_rule9_commit_index_never_goes_back(void **state)
+{
+    struct solo *solo = *state;
+    solo_init(solo, 3);
+    solo_follow(solo, SOLO_PEER(2), 2);
+    const struct solo_append append = {
+        .from = SOLO_PEER(2), .term = 2, .prev = 1, .prev_term = 1, .count = 5, .commit = 4};
+    assert_int_equal(solo_append(solo, &append), LIGHTQ_OK);
+    solo_turn(solo);
+    assert_int_equal(last_applied(solo), 4);
+
+    solo_beat(solo, SOLO_PEER(2), 2, 2, 2, 6);
+    solo_turn(solo);
+    assert_int_equal(raft_commit_index(&solo->group->raft), 2);
+    assert_int_equal(solo->group->committed, 4);
+
+    solo_beat(solo, SOLO_PEER(2), 2, 6, 2, 6);
+    solo_turn(solo);
+    assert_int_equal(last_applied(solo), 6);
+}
+
 /* Found by a seed: entries read from disk ahead of what is committed, and replaced before they are. */
 static void test_rule9_entries_read_ahead_are_dropped_by_a_cut(void **state)
 {
@@ -702,6 +725,7 @@ int main(void)
         TEST(test_rule8_nothing_is_applied_during_an_install),
         TEST(test_rule9_cut_of_applied_entries_stops_the_replica),
         TEST(test_rule9_conflict_with_committed_stops_the_replica),
+        TEST(test_rule9_commit_index_never_goes_back),
         TEST(test_rule9_entries_read_ahead_are_dropped_by_a_cut),
         TEST(test_rule10_rot_found_for_a_follower_hands_over_and_stops),
         TEST(test_rule10_rot_found_in_a_follower_stops_it),
