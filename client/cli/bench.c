@@ -1,6 +1,7 @@
 /* client/cli/bench.c - lightq bench: measures producing, consuming, or both. In a closed loop the window decides the
  * pace; with --rate messages are due at fixed times and their latency counts from then, whatever held them up, so that
- * a stall shows in the percentiles as long as it was (no coordinated omission).
+ * a stall shows in the percentiles as long as it was (no coordinated omission). With --spread every partition has one
+ * message in flight, whatever the window: many partitions with small batches.
  *
  * `end-to-end` has a second thread with a client of its own for consuming. */
 #include <inttypes.h>
@@ -45,6 +46,9 @@ struct bench {
     uint64_t sent, acked, failed;
     lightq_status first_failure;
     uint64_t began_us, last_ack_us;
+    uint64_t max_gap_us; /* the longest time without an acknowledgement, from the first to the last */
+    int32_t *idle;       /* --spread: partitions with nothing in flight, a stack */
+    int32_t idle_count;
     struct histogram *latency; /* of acknowledgements; of deliveries when end to end */
 
     struct lightq_consumer *consumer;
@@ -60,13 +64,19 @@ struct bench {
 static void on_report(void *owner, const struct lightq_report *report)
 {
     struct bench *bench = owner;
+    if (bench->idle != NULL && report->partition >= 0) {
+        bench->idle[bench->idle_count++] = report->partition;
+    }
     if (report->status != LIGHTQ_OK && report->status != LIGHTQ_EDUPLICATE) {
         bench->failed++;
         bench->first_failure = bench->first_failure == LIGHTQ_OK ? report->status : bench->first_failure;
         return;
     }
-    bench->acked++;
-    bench->last_ack_us = pace_now_us();
+    uint64_t now_us = pace_now_us();
+    if (bench->acked++ > 0 && now_us - bench->last_ack_us > bench->max_gap_us) {
+        bench->max_gap_us = now_us - bench->last_ack_us;
+    }
+    bench->last_ack_us = now_us;
     if (!bench->stamped) {
         histogram_add(bench->latency, bench->last_ack_us - (uint64_t)(uintptr_t)report->opaque);
     }
@@ -86,12 +96,28 @@ static uint64_t wait_due(struct bench *bench)
     return due_us;
 }
 
+/* Where the next message goes; with --spread, a partition that has nothing in flight, after waiting for one. */
+static int32_t next_partition(struct bench *bench)
+{
+    const struct cli_args *args = &bench->cli->args;
+    if (bench->idle == NULL) {
+        return cli_given(args->partition) ? (int32_t)args->partition : LIGHTQ_PARTITION_ANY;
+    }
+    while (bench->idle_count == 0) {
+        if (cli_interrupted()) {
+            return LIGHTQ_PARTITION_ANY;
+        }
+        lightq_producer_poll(bench->producer, WAIT_MS, NULL);
+    }
+    return bench->idle[--bench->idle_count];
+}
+
 static lightq_status send_one(struct bench *bench, uint64_t due_us)
 {
     const struct cli_args *args = &bench->cli->args;
     struct lightq_message message = {
         .topic = args->words[0],
-        .partition = cli_given(args->partition) ? (int32_t)args->partition : LIGHTQ_PARTITION_ANY,
+        .partition = next_partition(bench),
         .value = bench->payload,
         .value_size = (size_t)bench->size,
         .timestamp_ms = 1,
@@ -115,7 +141,7 @@ static lightq_status send_all(struct bench *bench)
     bench->last_ack_us = bench->began_us;
     pace_start(&bench->pace, cli_or(bench->cli->args.rate, 0));
     while (status == LIGHTQ_OK && bench->sent < bench->count) {
-        status = send_one(bench, wait_due(bench));
+        status = send_one(bench, bench->idle != NULL ? pace_now_us() : wait_due(bench));
         bench->sent += status == LIGHTQ_OK;
         if (bench->sent % POLL_EVERY == 0) {
             lightq_producer_poll(bench->producer, 0, NULL);
@@ -128,6 +154,19 @@ static lightq_status send_all(struct bench *bench)
         lightq_producer_flush(bench->producer, WAIT_MS);
     }
     return status;
+}
+
+static lightq_status make_idle(struct bench *bench, int32_t partitions)
+{
+    bench->idle = malloc((size_t)partitions * sizeof *bench->idle);
+    if (bench->idle == NULL) {
+        return LIGHTQ_ENOMEM;
+    }
+    while (bench->idle_count < partitions) {
+        bench->idle[bench->idle_count] = bench->idle_count;
+        bench->idle_count++;
+    }
+    return LIGHTQ_OK;
 }
 
 static enum cli_exit produce_all(struct bench *bench)
@@ -143,10 +182,14 @@ static enum cli_exit produce_all(struct bench *bench)
         status = lightq_producer_partitions(bench->producer, bench->cli->args.words[0],
                                             cli_timeout_ms(bench->cli, SUBSCRIBE_MS), &partitions);
     }
+    if (status == LIGHTQ_OK && bench->cli->args.spread) {
+        status = make_idle(bench, partitions);
+    }
     if (status == LIGHTQ_OK) {
         status = send_all(bench);
     }
     lightq_producer_close(bench->producer, 0);
+    free(bench->idle);
     if (status != LIGHTQ_OK && status != LIGHTQ_EBUSY) {
         return cli_fail_with(status, "topic %s: %s", bench->cli->args.words[0], lightq_status_text(status));
     }
@@ -249,6 +292,7 @@ static void print_json(const struct bench *bench, double acked_per_s, double con
     json_object_set_new(object, "p99_us", json_integer((json_int_t)histogram_per_mille(latency, P99)));
     json_object_set_new(object, "p999_us", json_integer((json_int_t)histogram_per_mille(latency, P999)));
     json_object_set_new(object, "max_us", json_integer((json_int_t)latency->most));
+    json_object_set_new(object, "max_gap_us", json_integer((json_int_t)bench->max_gap_us));
     print_object(object);
 }
 
@@ -294,6 +338,9 @@ static enum cli_exit begin(struct bench *bench, struct cli *cli, const char *mod
     atomic_init(&bench->wanted, UINT64_MAX);
     if (cli->args.window == 0 || cli->args.rate == 0) {
         return cli_usage("--window and --rate are at least 1");
+    }
+    if (cli->args.spread && (cli_given(cli->args.rate) || cli_given(cli->args.partition))) {
+        return cli_usage("--spread goes with neither --rate nor --partition");
     }
     bench->payload = malloc(bench->size + STAMP_BYTES);
     bench->latency = calloc(1, sizeof *bench->latency);

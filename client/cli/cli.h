@@ -33,7 +33,7 @@ struct cli_args {
     struct cli_list config;
     uint64_t count, size, rate, window, timeout_ms, partition, to;
     const char *file, *key, *acked, *from, *log;
-    bool until_end, print;
+    bool until_end, print, spread;
 
     const char *words[4]; /* behind the verb */
     size_t word_count;
