@@ -23,7 +23,7 @@ die() {
 
 build() {
     cmake --preset release >"$work/configure.log" 2>&1 || { cat "$work/configure.log" >&2; die "cmake failed"; }
-    cmake --build --preset release --target lightqd lightq lightq-dump >"$work/build.log" 2>&1 ||
+    cmake --build --preset release >"$work/build.log" 2>&1 ||
         { tail -n 40 "$work/build.log" >&2; die "the build failed"; }
 }
 
