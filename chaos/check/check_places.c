@@ -86,7 +86,19 @@ static void check_doubled(struct walk *walk, uint32_t place, uint32_t message)
                    lq_check_log_name(check, second->log), second->offset);
 }
 
-/* The message that lies at a new place, when it was not seen before, against its producer's one before it. */
+/* Whether @place is where its message is to be ordered: the first one in its log, and in no other log than the one that
+ * acknowledged it. So a double is one finding, whichever log comes first. */
+static bool belongs_here(const struct walk *walk, const struct lq_place *place)
+{
+    const struct lq_message *message = &walk->check->history->messages[place->message];
+    if (message->outcome == LQ_OUTCOME_OK && message->log != place->log) {
+        return false;
+    }
+    uint32_t before = walk->place_of[place->message];
+    return before == LQ_INDEX_NONE || walk->check->places[before].log != place->log;
+}
+
+/* The message at @place, which belongs there, against its producer's one before it. */
 static void check_order(struct walk *walk, const struct lq_place *place)
 {
     const struct lq_message *message = &walk->check->history->messages[place->message];
@@ -120,9 +132,9 @@ static void walk_place(struct walk *walk, const struct lq_sort_item *items, size
     uint32_t at = check->place_count++;
     struct lq_place *place = &check->places[at];
     *place = (struct lq_place){.offset = items[0].minor, .log = items[0].major, .message = first.message};
-    bool is_new = walk->place_of[first.message] == LQ_INDEX_NONE;
+    bool counts = belongs_here(walk, place);
     check_doubled(walk, at, first.message);
-    if (is_new) {
+    if (counts) {
         check_order(walk, place);
     }
     bool differs = false;

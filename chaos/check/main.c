@@ -171,7 +171,8 @@ static int check(const struct arguments *arguments)
         if (arguments->json) {
             status = lq_report_print_json(report, &history, stdout);
         } else {
-            lq_report_print(report, &history, stdout);
+            lq_report_print(report, stdout);
+            status = fflush(stdout) != 0 || ferror(stdout) ? LIGHTQ_EIO : LIGHTQ_OK;
         }
         snprintf(err.text, sizeof err.text, "%s", lightq_status_text(status));
         lq_check_report_deinit(report);

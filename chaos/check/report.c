@@ -57,9 +57,8 @@ static void print_recovery(const struct lq_check_report *report, FILE *file)
             report->recovery_overlapped, report->recovery_unmeasured, report->recovery_never);
 }
 
-void lq_report_print(const struct lq_check_report *report, const struct lq_history *history, FILE *file)
+void lq_report_print(const struct lq_check_report *report, FILE *file)
 {
-    (void)history;
     print_checkers(report, file);
     print_examples(report, file);
     print_recovery(report, file);

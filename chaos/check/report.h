@@ -7,7 +7,7 @@
 #include "chaos/check/check.h"
 
 /* Every checker with its counts and examples, the figures, and a last line "passed: ..." or "FAILED: ...". */
-void lq_report_print(const struct lq_check_report *report, const struct lq_history *history, FILE *file);
+void lq_report_print(const struct lq_check_report *report, FILE *file);
 /* One object on one line:
  *   passed, reason (null when passed), attempted, acknowledged, failed, unknown, reads, messages, trimmed, settled,
  *   redelivered, redelivered_after_ack,
