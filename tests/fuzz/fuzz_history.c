@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_history.c - any bytes as a history, receipts or a consumer's log (chosen by the first byte). A
- * history is given its first line, so that the fuzzer need not find it. Must never crash or read outside, and must hold
- * no more than a bounded amount of memory for each byte. What loads is judged without complaint; a history that loads
- * is written, loads again, and is judged alike. */
+ * history is given its first line, so that the fuzzer need not find it. Must never crash, read outside, or pass the
+ * memory limit that it runs with. What loads is judged without complaint; a history that loads is written, loads again,
+ * and is judged alike. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
