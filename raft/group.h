@@ -173,6 +173,7 @@ struct lq_group {
     uint64_t stalled_at_ms;
     uint64_t failover_ms; /* LQ_NEVER: none */
     unsigned failover_tries;
+    bool failover_patient; /* the leader is only silent: tried again at the pace of heartbeats */
     uint32_t failover_node;
     struct raft_message timeout_now; /* sent again until it works; type 0: none */
     uint64_t timeout_now_ms;

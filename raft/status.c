@@ -60,7 +60,8 @@ void lq_group_status(const struct lq_group *group, struct lq_group_status *statu
     status->term = raft_current_term(&group->raft);
     if (lq_group_leads(group)) {
         status->leader = group->self;
-        status->leading = group->barrier_index != 0 && group->applied >= group->barrier_index;
+        status->leading =
+            group->failed == LIGHTQ_OK && group->barrier_index != 0 && group->applied >= group->barrier_index;
     } else if (group->raft.state == RAFT_FOLLOWER) {
         status->leader = group->raft.follower_state.current_leader.id;
     }

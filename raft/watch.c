@@ -77,6 +77,15 @@ uint64_t lq_group_due(const struct lq_group *group)
 
 /* ---- fast failover ---- */
 
+/* At random, so that few stand at the same time. */
+static void plan_failover(struct lq_group *group)
+{
+    struct lq_host *host = group->host;
+    uint64_t least_ms = group->failover_patient ? host->heartbeat_ms : host->failover_min_ms;
+    uint64_t most_ms = group->failover_patient ? 3ull * host->heartbeat_ms : host->failover_max_ms;
+    group->failover_ms = host->now_ms + least_ms + lq_clock_random_below(host->clock, most_ms - least_ms + 1);
+}
+
 void lq_group_link_down(struct lq_group *group, uint32_t node, bool refused)
 {
     struct lq_host *host = group->host;
@@ -92,11 +101,23 @@ void lq_group_link_down(struct lq_group *group, uint32_t node, bool refused)
         return;
     }
     group->leader_heard_ms = 0;
-    uint64_t spread = host->failover_max_ms - host->failover_min_ms + 1;
-    group->failover_ms = host->now_ms + host->failover_min_ms + lq_clock_random_below(host->clock, spread);
     group->failover_tries = LQ_FAILOVER_TRIES_MAX;
     group->failover_node = node;
+    group->failover_patient = false;
+    plan_failover(group);
     lq_host_rearm(group);
+}
+
+/* A candidate whose election came to nothing (others had not given the leader up yet, or it was behind) need not wait
+ * out another timeout. */
+static void retry_soon(struct lq_group *group)
+{
+    if (group->failover_ms == LQ_NEVER) {
+        group->failover_tries = LQ_FAILOVER_TRIES_MAX;
+        group->failover_node = 0;
+        group->failover_patient = true;
+        plan_failover(group);
+    }
 }
 
 static bool failover_still_wanted(const struct lq_group *group)
@@ -127,8 +148,7 @@ static void failover(struct lq_group *group)
     }
     lq_group_step_timeout(group);
     if (group->failed == LIGHTQ_OK && failover_still_wanted(group)) {
-        uint64_t spread = host->failover_max_ms - host->failover_min_ms + 1;
-        group->failover_ms = host->now_ms + host->failover_min_ms + lq_clock_random_below(host->clock, spread);
+        plan_failover(group);
     }
 }
 
@@ -372,7 +392,11 @@ void lq_group_tick(struct lq_group *group)
         failover(group);
     }
     if (group->failed == LIGHTQ_OK && host->now_ms >= raft_due(group)) {
+        bool stood = group->raft.state == RAFT_CANDIDATE;
         lq_group_step_timeout(group);
+        if (group->failed == LIGHTQ_OK && !stood && group->raft.state == RAFT_CANDIDATE) {
+            retry_soon(group);
+        }
     }
     if (group->failed == LIGHTQ_OK) {
         watch_transfer(group);
