@@ -44,12 +44,15 @@ load_settings() {
     [ -r "$cluster_dir/settings" ] || die "there is no cluster in $cluster_dir: run '$0 up' first"
     node_count=$(sed -n 's/^nodes=\([0-9]\{1,\}\)$/\1/p' "$cluster_dir/settings")
     base_port=$(sed -n 's/^port=\([0-9]\{1,\}\)$/\1/p' "$cluster_dir/settings")
-    [ -n "$node_count" ] && [ -n "$base_port" ] ||
+    if [ -z "$node_count" ] || [ -z "$base_port" ]; then
         die "$cluster_dir/settings cannot be read: remove $cluster_dir, or put back its lines nodes=N and port=P"
+    fi
 }
 
 check_node() {
-    [[ "${1:-}" =~ ^[1-9][0-9]*$ ]] && [ "$1" -le "$node_count" ] || die "node must be a number from 1 to $node_count"
+    if ! [[ "${1:-}" =~ ^[1-9][0-9]*$ ]] || ! [ "$1" -le "$node_count" ]; then
+        die "node must be a number from 1 to $node_count"
+    fi
 }
 
 # Prints the pid of node $1 when it runs. A pid file left behind is not believed: the process must be a lightqd that
@@ -143,8 +146,9 @@ cmd_up() {
         node_count=${wanted:-3}
         base_port=${LIGHTQ_CLUSTER_PORT:-5600}
         [[ "$node_count" =~ ^[1-9]$ ]] || die "the number of nodes must be 1 to 9"
-        [[ "$base_port" =~ ^[1-9][0-9]{3,4}$ ]] && [ "$base_port" -le 65000 ] ||
+        if ! [[ "$base_port" =~ ^[1-9][0-9]{3,4}$ ]] || ! [ "$base_port" -le 65000 ]; then
             die "LIGHTQ_CLUSTER_PORT must be 1000 to 65000"
+        fi
         printf 'nodes=%s\nport=%s\n' "$node_count" "$base_port" >"$cluster_dir/settings"
     fi
     for ((i = 1; i <= node_count; i++)); do

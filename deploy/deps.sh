@@ -16,7 +16,7 @@ BUILD_PACKAGES=(
 )
 TEST_PACKAGES=(
     libcmocka-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14
-    libfiu-dev fiu-utils strace valgrind iproute2 iptables man-db jq
+    libfiu-dev fiu-utils strace valgrind iproute2 iptables man-db jq git shellcheck
 )
 RAFT_PACKAGES=(libraft-dev)
 BACKPORTS_LIST=/etc/apt/sources.list.d/lightq-backports.sources

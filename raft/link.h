@@ -1,6 +1,6 @@
-/* raft/link.h - what the host needs of the network, as a vtable: frames to a node, and news of connections. The real one
- * is transport.c (TCP over libuv); the simulation has its own. A frame may be lost; frames of one connection arrive in
- * order. Loop thread only. */
+/* raft/link.h - what the host needs of the network, as a vtable: frames to a node, and news of connections. The real
+ * one is transport.c (TCP over libuv); the simulation has its own. A frame may be lost; frames of one connection arrive
+ * in order. Loop thread only. */
 #ifndef LQ_RAFT_LINK_H
 #define LQ_RAFT_LINK_H
 
@@ -22,8 +22,8 @@ enum lq_frame_type {
     LQ_FRAME_VOTE_RESULT = 6,
     LQ_FRAME_INSTALL = 7, /* one piece of a checkpoint */
     LQ_FRAME_TIMEOUT_NOW = 8,
-    LQ_FRAME_STATUS = 9,  /* free space and load of a node, once a tick */
-    LQ_FRAME_NODE = 10,   /* for the node layer: forming, forwarding to the controller */
+    LQ_FRAME_STATUS = 9, /* free space and load of a node, once a tick */
+    LQ_FRAME_NODE = 10,  /* for the node layer: forming, forwarding to the controller */
 };
 
 /* What is sent: head bytes (copied inside the call), then body, then entries (referenced until written). */
@@ -46,7 +46,7 @@ struct lq_frame_in {
     struct lq_slab *slab; /* borrowed during the call: take a reference to keep it */
     uint32_t offset;      /* of the payload */
     uint32_t size;
-    uint32_t head_size;   /* as the sender gave it, checked to be <= size */
+    uint32_t head_size; /* as the sender gave it, checked to be <= size */
 };
 
 struct lq_link;
@@ -56,8 +56,8 @@ struct lq_link_events {
     lightq_status (*receive)(void *owner, uint32_t node, const struct lq_frame_in *frame);
     /* Our connection to @node was accepted: connected() is true. */
     void (*up)(void *owner, uint32_t node);
-    /* Lost: connected() is false. @refused: the connection was refused, reset or ended (its process is gone), not merely
-     * silent; told once more, with @refused, when that only turns out later. */
+    /* Lost: connected() is false. @refused: the connection was refused, reset or ended (its process is gone), not
+     * merely silent; told once more, with @refused, when that only turns out later. */
     void (*down)(void *owner, uint32_t node, bool refused);
 };
 

@@ -27,14 +27,14 @@ struct lq_store;
 struct lq_rlog; /* "replica log": named so beside the logger, lq_log() */
 
 struct lq_store_options {
-    const char *dir;          /* of the shard's groups and journal, relative to the io's root; "" is the root */
-    struct lq_id cluster;     /* stamped into every file; another cluster's file is EIDENTITY */
-    unsigned shard;           /* this shard's number, for names of journal files */
-    uint64_t segment_bytes;   /* 0: 64 MiB */
-    uint64_t journal_bytes;   /* 0: 64 MiB */
-    uint64_t cache_bytes;     /* of entries kept in memory, over all groups; 0: 256 MiB */
-    uint64_t index_stride;    /* bytes between sparse index points; 0: 64 KiB */
-    unsigned sync_files_max;  /* up to this many dirty segments are synced one by one, above it the journal; 0: 2 */
+    const char *dir;              /* of the shard's groups and journal, relative to the io's root; "" is the root */
+    struct lq_id cluster;         /* stamped into every file; another cluster's file is EIDENTITY */
+    unsigned shard;               /* this shard's number, for names of journal files */
+    uint64_t segment_bytes;       /* 0: 64 MiB */
+    uint64_t journal_bytes;       /* 0: 64 MiB */
+    uint64_t cache_bytes;         /* of entries kept in memory, over all groups; 0: 256 MiB */
+    uint64_t index_stride;        /* bytes between sparse index points; 0: 64 KiB */
+    unsigned sync_files_max;      /* up to this many dirty segments are synced one by one, above it the journal; 0: 2 */
     uint64_t journal_payload_max; /* mean bytes a dirty group above which segments are synced instead; 0: 64 KiB */
 };
 
@@ -67,8 +67,8 @@ struct lq_store_space {
 lightq_status lq_store_space(struct lq_store *store, struct lq_store_space *space) LQ_MUST_CHECK;
 
 struct lq_store_counters {
-    uint64_t flushes, segment_syncs, journal_syncs, bytes_written, journal_bytes_written, entries_appended,
-        cache_bytes, cache_hits, cache_misses, oldest_pending_us; /* oldest_pending_us: 0 when nothing waits */
+    uint64_t flushes, segment_syncs, journal_syncs, bytes_written, journal_bytes_written, entries_appended, cache_bytes,
+        cache_hits, cache_misses, oldest_pending_us; /* oldest_pending_us: 0 when nothing waits */
 };
 void lq_store_count_up(const struct lq_store *store, struct lq_store_counters *counters);
 
@@ -95,7 +95,7 @@ struct lq_rlog_events {
 /* A new group. The journal record created(group, incarnation) is durable before anything else of it is told durable.
  * EEXISTS when the group is here; ECONFLICT when the journal knows it with this or a higher incarnation. */
 lightq_status lq_rlog_create(struct lq_store *store, uint64_t group, uint32_t incarnation, struct lq_rlog **log,
-                            struct lq_err *err) LQ_MUST_CHECK;
+                             struct lq_err *err) LQ_MUST_CHECK;
 /* Removes the group's files, for good, once the journal says so durably. @log is gone after the call; a job in
  * flight is waited for inside. For damaged and lost logs too: their bad files are set aside into "removed/". */
 void lq_rlog_destroy(struct lq_rlog *log);
@@ -124,8 +124,8 @@ void lq_rlog_vote(const struct lq_rlog *log, uint64_t *term, uint64_t *voted_for
 /* Returns this vote's number, for the voted event. */
 uint64_t lq_rlog_set_vote(struct lq_rlog *log, uint64_t term, uint64_t voted_for);
 
-/* Appends whole encoded entries, sealed (crc made), indexes last + 1 and on, prev_term chained; takes a reference of its
- * own to each slab. EINVAL when they do not follow; ESTOPPED when the log is not healthy; ENOMEM. Nothing is taken
+/* Appends whole encoded entries, sealed (crc made), indexes last + 1 and on, prev_term chained; takes a reference of
+ * its own to each slab. EINVAL when they do not follow; ESTOPPED when the log is not healthy; ENOMEM. Nothing is taken
  * unless all are. */
 lightq_status lq_rlog_append(struct lq_rlog *log, const struct lq_entry_ref *refs, size_t count) LQ_MUST_CHECK;
 /* Cuts the entries from @index on; @index > first - 1, <= last + 1 (then nothing happens). Durable before any entry
@@ -135,7 +135,7 @@ lightq_status lq_rlog_cut(struct lq_rlog *log, uint64_t index) LQ_MUST_CHECK;
 /* Entries from @index on that are in memory: at most @count_max and about @bytes_max (at least one). Each ref given has
  * a reference that the caller drops with lq_slab_unref. 0 when entry @index is not in memory. */
 size_t lq_rlog_peek(struct lq_rlog *log, uint64_t index, uint64_t bytes_max, size_t count_max,
-                   struct lq_entry_ref *refs);
+                    struct lq_entry_ref *refs);
 
 /* A read from disk. Belongs to the caller; pinned until cb. */
 struct lq_rlog_read {
@@ -192,13 +192,13 @@ bool lq_rlog_first_checkpoint(const struct lq_rlog *log, struct lq_checkpoint *c
 /* Blocking read of a checkpoint with its state: of the first (to send to a replica) or the newest at or below
  * @index_max (to restart from). *bytes is malloc'ed, the caller frees it; the pointers of @checkpoint go into it. */
 lightq_status lq_rlog_load_checkpoint(struct lq_rlog *log, uint64_t index_max, bool newest,
-                                     struct lq_checkpoint *checkpoint, uint8_t **bytes, struct lq_err *err)
-    LQ_MUST_CHECK;
+                                      struct lq_checkpoint *checkpoint, uint8_t **bytes,
+                                      struct lq_err *err) LQ_MUST_CHECK;
 /* How far the log can be trimmed when all before @index may go: the last_index of the checkpoint that would become the
  * first (its metadata in @checkpoint), or 0 when nothing can go. */
 uint64_t lq_rlog_trim_point(const struct lq_rlog *log, uint64_t index, struct lq_checkpoint *checkpoint);
-/* Drops whole segments so that the log begins at @last_index + 1; only with what lq_rlog_trim_point gave, and only after
- * Raft was told (RAFT_SNAPSHOT). */
+/* Drops whole segments so that the log begins at @last_index + 1; only with what lq_rlog_trim_point gave, and only
+ * after Raft was told (RAFT_SNAPSHOT). */
 lightq_status lq_rlog_trim(struct lq_rlog *log, uint64_t last_index) LQ_MUST_CHECK;
 /* Replaces the whole log by a checkpoint received from the leader; the log then begins at last_index + 1. Copies.
  * Until installed() is told, appends are refused with EBUSY. */

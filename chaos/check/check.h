@@ -1,7 +1,7 @@
 /* chaos/check/check.h - judges a history: what was promised and did not hold. Called by lightq-check and by
  * simulations; reads history.h. Pure memory; any thread, one at a time for each history. Time grows like the history,
- * but for recovery, which also takes faults times logs; memory is about a hundred bytes an event. What each checker looks
- * at is written in docs/reliability-checkers.md. */
+ * but for recovery, which also takes faults times logs; memory is about a hundred bytes an event. What each checker
+ * looks at is written in docs/reliability-checkers.md. */
 #ifndef LQ_CHECK_CHECK_H
 #define LQ_CHECK_CHECK_H
 
