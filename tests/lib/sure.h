@@ -1,5 +1,5 @@
-/* tests/lib/sure.h - allocations of test helpers under lq_alloc_fail, which makes one allocation fail: the helper is not
- * what is tested, so it asks again. */
+/* tests/lib/sure.h - allocations of test helpers under lq_alloc_fail, which makes one allocation fail: the helper is
+ * not what is tested, so it asks again. */
 #ifndef LQ_TESTS_SURE_H
 #define LQ_TESTS_SURE_H
 
