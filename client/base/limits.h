@@ -39,6 +39,7 @@
 #define LQ_PROMOTE_LAG_ENTRIES         128 /* a standby this near to the end may become a voter */
 #define LQ_PEER_LOST_REJECTIONS        5   /* in a row below its match: that replica lost data */
 #define LQ_FAILOVER_TRIES_MAX          10  /* early elections after a leader's process is gone */
+#define LQ_FAILOVER_SPLITS_MAX         3   /* of them after a split vote */
 #define LQ_TRANSFER_TRIES_MAX          3
 #define LQ_CLIENT_BODY_BYTES_MAX       (1024u * 1024) /* the protobuf body of one client frame */
 #define LQ_INFLIGHT_BATCHES_MAX        5              /* per producer and partition */

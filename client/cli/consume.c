@@ -187,8 +187,9 @@ static enum cli_exit read_all(struct consume *consume)
                 break;
             }
             if (!go_on_waiting(consume)) {
-                return cli_fail_with(LIGHTQ_ETIMEDOUT, "no message came for %" PRIu64 " ms",
-                                     consume->cli->args.timeout_ms);
+                fprintf(stderr, "lightq: ETIMEDOUT: no message came for %" PRIu64 " ms; give it more --timeout\n",
+                        consume->cli->args.timeout_ms);
+                return CLI_FAILED;
             }
             if (lightq_consumer_poll(consume->consumer, WAIT_MS, &event) != LIGHTQ_OK) {
                 return cli_fail_with(LIGHTQ_EINTERNAL, "cannot poll");

@@ -110,7 +110,8 @@ static struct lq_conn *find_leader(struct lq_call *call)
         return NULL;
     }
     if (topic->status != LIGHTQ_OK) {
-        fail(call, topic->status, topic->text);
+        lq_error_set(&call->error, topic->status, "topic %s: %s", topic->name, topic->text);
+        finish(call);
         return NULL;
     }
     if (call->only_count) {

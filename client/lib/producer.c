@@ -144,8 +144,9 @@ static void report(const struct lightq_producer *producer, const struct lq_bundl
     }
 }
 
-/* Runs the callbacks of what is done. Returns how many messages that were. */
-static size_t run_reports(struct lightq_producer *producer)
+/* Runs the callbacks of what is done. *reports (may be NULL): how many reports that were. True: some callback was due.
+ */
+static bool run_reports(struct lightq_producer *producer, size_t *reports)
 {
     struct lightq_error trouble;
     pthread_mutex_lock(&producer->done_lock);
@@ -183,19 +184,22 @@ static size_t run_reports(struct lightq_producer *producer)
         producer->buffered -= bytes;
         pthread_mutex_unlock(&producer->lock);
     }
-    return count;
+    if (reports != NULL) {
+        *reports = count;
+    }
+    return count > 0 || has_trouble;
 }
 
-/* Waits for reports up to @timeout_ms and runs them. */
-static size_t wait_and_run(struct lightq_producer *producer, int timeout_ms)
+/* Waits for something to tell up to @timeout_ms and tells it. */
+static void wait_and_run(struct lightq_producer *producer, int timeout_ms, size_t *count)
 {
-    size_t count = run_reports(producer);
-    if (count > 0 || timeout_ms == 0) {
-        return count;
+    if (run_reports(producer, count) || timeout_ms == 0) {
+        return;
     }
     struct pollfd polled = {.fd = producer->fd, .events = POLLIN};
-    int ready = poll(&polled, 1, timeout_ms);
-    return ready > 0 ? run_reports(producer) : 0;
+    if (poll(&polled, 1, timeout_ms) > 0) {
+        run_reports(producer, count);
+    }
 }
 
 lightq_status lightq_producer_poll(struct lightq_producer *producer, int timeout_ms, size_t *count)
@@ -203,10 +207,7 @@ lightq_status lightq_producer_poll(struct lightq_producer *producer, int timeout
     if (lq_client_forked(producer->client)) {
         return LIGHTQ_EFORK;
     }
-    size_t ran = wait_and_run(producer, timeout_ms);
-    if (count != NULL) {
-        *count = ran;
-    }
+    wait_and_run(producer, timeout_ms, count);
     return LIGHTQ_OK;
 }
 
@@ -218,12 +219,15 @@ lightq_status lightq_producer_flush(struct lightq_producer *producer, int timeou
     struct lq_clock *clock = producer->client->io.clock;
     uint64_t deadline_us = lq_deadline_in(clock, timeout_ms);
     int left_ms = timeout_ms;
+    pthread_mutex_lock(&producer->lock);
+    producer->flush_now = true;
+    pthread_mutex_unlock(&producer->lock);
     atomic_fetch_add(&producer->flushing, 1);
     lq_io_post(&producer->client->io, &producer->command);
-    run_reports(producer);
+    run_reports(producer, NULL);
     while (atomic_load(&producer->waiting) > 0 && left_ms != 0) {
         left_ms = lq_deadline_left_ms(clock, deadline_us);
-        wait_and_run(producer, left_ms);
+        wait_and_run(producer, left_ms, NULL);
     }
     atomic_fetch_sub(&producer->flushing, 1);
     return atomic_load(&producer->waiting) == 0 ? LIGHTQ_OK : LIGHTQ_ETIMEDOUT;
@@ -260,7 +264,7 @@ lightq_status lightq_producer_close(struct lightq_producer *producer, int timeou
         pthread_cond_wait(&producer->changed, &producer->lock);
     }
     pthread_mutex_unlock(&producer->lock);
-    run_reports(producer);
+    run_reports(producer, NULL);
     lightq_status status = producer->given_up ? LIGHTQ_ECANCELED : LIGHTQ_OK;
     free_routes(producer);
     atomic_fetch_sub(&producer->client->users, 1);

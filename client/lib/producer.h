@@ -21,7 +21,11 @@
 struct lq_lane;
 struct lq_route;
 
-enum lq_bundle_state { LQ_BUNDLE_WAITING, LQ_BUNDLE_SENT };
+enum lq_bundle_state {
+    LQ_BUNDLE_WAITING, /* to be sent, or to be sent again */
+    LQ_BUNDLE_SENT,    /* its answer is waited for */
+    LQ_BUNDLE_RESOLVED /* its outcome is known; it is reported after those before it */
+};
 
 /* A batch on its way from send() to the reports. */
 struct lq_bundle {
@@ -73,8 +77,10 @@ struct lq_lane {
     uint64_t producer_id;
     uint64_t next_sequence;
     uint64_t serial;
-    bool draining; /* nothing more is sent under this producer id: the numbers have a hole */
-    bool active;   /* it is in the producer's list of lanes with work */
+    bool draining;     /* the numbers have a hole: nothing from it on is sent under this producer id */
+    uint64_t hole;     /* the sequence where it begins */
+    bool hole_certain; /* what was there is not stored and never will be, and so is all behind it */
+    bool active;       /* it is in the producer's list of lanes with work */
     struct lq_lane *next_active;
     struct lq_lane *next_pumped; /* of one run of lq_sender_run */
     uint64_t retry_us;           /* nothing is sent before */
@@ -116,6 +122,7 @@ struct lightq_producer {
     struct lq_route *recent; /* the one used last */
     struct lq_lane *asking;
     bool resolve;          /* some route's resolve is set */
+    bool flush_now;        /* what is gathered shall be sent, once */
     atomic_size_t waiting; /* messages whose report has not run */
     size_t buffered;       /* their bytes */
     lightq_status refusal; /* OK, or why nothing can be sent */

@@ -94,10 +94,11 @@ static bool transmit(struct lq_lane *lane, struct lq_bundle *bundle)
     return true;
 }
 
-/* Whether @bundle may go now that everything before it, @previous the last, is under way. */
+/* Whether @bundle may go now that everything before it, @previous the last, is under way or has its outcome. */
 static bool is_sendable(const struct lq_bundle *bundle, const struct lq_bundle *previous)
 {
-    return bundle->state == LQ_BUNDLE_WAITING && (previous == NULL || bundle->serial < previous->serial);
+    return bundle->state == LQ_BUNDLE_WAITING &&
+           (previous == NULL || previous->state == LQ_BUNDLE_RESOLVED || bundle->serial < previous->serial);
 }
 
 /* The leader's connection when it is ready; otherwise whatever leads there has been set going. */
@@ -124,7 +125,7 @@ void lq_sender_pump(struct lq_lane *lane)
     if (lane->draining) {
         lq_sender_drain(lane);
     }
-    if (lane->draining || lane->batches.first == NULL || io->now_us < lane->retry_us || !has_leader(lane)) {
+    if (lane->batches.first == NULL || io->now_us < lane->retry_us || !has_leader(lane)) {
         return;
     }
     const struct lq_bundle *previous = NULL;
@@ -132,6 +133,10 @@ void lq_sender_pump(struct lq_lane *lane)
     uint64_t under_way = 0;
     for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL && under_way < under_way_max;
          bundle = bundle->next) {
+        if (lane->draining && (bundle->slab == NULL || bundle->base_sequence >= lane->hole) &&
+            bundle->state != LQ_BUNDLE_RESOLVED) {
+            return;
+        }
         if (is_sendable(bundle, previous) && !transmit(lane, bundle)) {
             return;
         }
@@ -170,7 +175,7 @@ static void append_all(struct lq_bundles *to, struct lq_bundles *from)
 }
 
 /* With the lock. An open batch goes when it has nothing to wait for: no other is under way, or it has lingered. */
-static void take_over(struct lq_lane *lane)
+static void take_over(struct lq_lane *lane, bool flush)
 {
     struct lightq_producer *producer = producer_of(lane);
     struct lq_io *io = io_of(lane);
@@ -178,7 +183,7 @@ static void take_over(struct lq_lane *lane)
     append_all(&lane->batches, &lane->closed);
     if (lane->open != NULL) {
         bool lingered = io->now_us >= lane->open->created_us + linger_us;
-        if (lane->batches.first == NULL || lingered || atomic_load(&producer->flushing) > 0) {
+        if (lane->batches.first == NULL || lingered || flush || atomic_load(&producer->flushing) > 0) {
             lq_bundles_append(&lane->batches, lane->open);
             lane->open = NULL;
         }
@@ -206,7 +211,7 @@ void lq_sender_collect(struct lq_lane *lane)
 {
     struct lightq_producer *producer = producer_of(lane);
     pthread_mutex_lock(&producer->lock);
-    take_over(lane);
+    take_over(lane, false);
     pthread_mutex_unlock(&producer->lock);
     lq_sender_pump(lane);
 }
@@ -218,10 +223,12 @@ static void expire(struct lq_lane *lane)
 {
     struct lq_io *io = io_of(lane);
     uint64_t timeout_us = io->options.delivery_timeout_ms * US_PER_MS;
-    while (lane->batches.first != NULL && io->now_us >= lane->batches.first->created_us + timeout_us) {
-        struct lq_bundle *bundle = lane->batches.first;
+    struct lq_bundle *bundle;
+    while ((bundle = lq_lane_oldest(lane)) != NULL && io->now_us >= bundle->created_us + timeout_us) {
         lq_request_cancel(&bundle->request);
-        lane->draining = lane->draining || bundle->slab != NULL; /* its numbers are used up */
+        if (bundle->slab != NULL) {
+            lq_sender_leave_hole(bundle);
+        }
         lq_sender_resolve(bundle, LIGHTQ_ETIMEDOUT, LIGHTQ_OFFSET_UNKNOWN);
     }
 }
@@ -234,7 +241,7 @@ static void on_tick(struct lq_observer *observer)
     pthread_mutex_lock(&producer->lock);
     for (struct lq_lane **at = &producer->active; *at != NULL;) {
         struct lq_lane *lane = *at;
-        take_over(lane);
+        take_over(lane, false);
         if (lane->attended) {
             at = &lane->next_active;
         } else {
@@ -261,9 +268,10 @@ static bool resolve_all(struct lq_lane *lane, lightq_status status)
     take_over_all(lane);
     pthread_mutex_unlock(&producer_of(lane)->lock);
     bool some = lane->batches.first != NULL;
-    while (lane->batches.first != NULL) {
-        lq_request_cancel(&lane->batches.first->request);
-        lq_sender_resolve(lane->batches.first, status, LIGHTQ_OFFSET_UNKNOWN);
+    struct lq_bundle *bundle;
+    while ((bundle = lq_lane_oldest(lane)) != NULL) {
+        lq_request_cancel(&bundle->request);
+        lq_sender_resolve(bundle, status, LIGHTQ_OFFSET_UNKNOWN);
     }
     return some;
 }
@@ -318,8 +326,10 @@ static void relead(struct lq_lane *lane)
     }
     if (partition->leader_conn != lane->conn) {
         for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL; bundle = bundle->next) {
-            lq_request_cancel(&bundle->request);
-            bundle->state = LQ_BUNDLE_WAITING;
+            if (bundle->state == LQ_BUNDLE_SENT) {
+                lq_request_cancel(&bundle->request);
+                bundle->state = LQ_BUNDLE_WAITING;
+            }
             bundle->serial = 0;
         }
         if (lane->redirects++ < REDIRECTS_MAX) {
@@ -453,16 +463,17 @@ void lq_sender_run(struct lq_command *command, struct lq_io *io)
     pthread_mutex_lock(&producer->lock);
     bool resolve = producer->resolve;
     producer->resolve = false;
+    bool flush = producer->flush_now;
+    producer->flush_now = false;
     for (struct lq_lane *lane = producer->asking; lane != NULL; lane = lane->next_asking) {
         lane->asking = false;
-        take_over(lane);
+        take_over(lane, flush);
         lane->next_pumped = pumped;
         pumped = lane;
     }
     producer->asking = NULL;
-    bool flushing = atomic_load(&producer->flushing) > 0;
-    for (struct lq_lane *lane = producer->active; lane != NULL && flushing; lane = lane->next_active) {
-        take_over(lane);
+    for (struct lq_lane *lane = producer->active; lane != NULL && flush; lane = lane->next_active) {
+        take_over(lane, true);
     }
     pthread_mutex_unlock(&producer->lock);
     if (resolve) {
@@ -471,7 +482,7 @@ void lq_sender_run(struct lq_command *command, struct lq_io *io)
     for (struct lq_lane *lane = pumped; lane != NULL; lane = lane->next_pumped) {
         lq_sender_pump(lane);
     }
-    for (struct lq_lane *lane = producer->active; lane != NULL && flushing; lane = lane->next_active) {
+    for (struct lq_lane *lane = producer->active; lane != NULL && flush; lane = lane->next_active) {
         lq_sender_pump(lane);
     }
 }

@@ -2,7 +2,6 @@
  * rules. I/O thread only. */
 #include "client/lib/sender_private.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* What an answer says of the batch it answers. */
@@ -48,37 +47,26 @@ static enum verdict judge(const struct lq_reply *reply)
     }
 }
 
-/* ---- leaving the lane */
-
-static void take_off(struct lq_bundle *bundle)
-{
-    struct lq_bundles *list = &bundle->lane->batches;
-    struct lq_bundle *previous = NULL;
-    for (struct lq_bundle *at = list->first; at != bundle; at = at->next) {
-        assert(at != NULL);
-        previous = at;
-    }
-    if (previous != NULL) {
-        previous->next = bundle->next;
-    } else {
-        list->first = bundle->next;
-    }
-    if (list->last == bundle) {
-        list->last = previous;
-    }
-    bundle->next = NULL;
-}
+/* ---- outcomes */
 
 void lq_sender_resolve(struct lq_bundle *bundle, lightq_status status, int64_t base_offset)
 {
-    take_off(bundle);
+    struct lq_lane *lane = bundle->lane;
     bool stored = status == LIGHTQ_OK || status == LIGHTQ_EDUPLICATE;
+    bundle->state = LQ_BUNDLE_RESOLVED;
     bundle->status = status;
     bundle->in_doubt = !stored && lq_bundle_in_doubt(bundle);
     bundle->base_offset = base_offset;
     lq_slab_unref(bundle->slab);
     bundle->slab = NULL;
-    lq_producer_done(bundle->lane->route->producer, bundle);
+    while (lane->batches.first != NULL && lane->batches.first->state == LQ_BUNDLE_RESOLVED) {
+        struct lq_bundle *first = lane->batches.first;
+        lane->batches.first = first->next;
+        if (lane->batches.first == NULL) {
+            lane->batches.last = NULL;
+        }
+        lq_producer_done(lane->route->producer, first);
+    }
 }
 
 /* ---- a new producer id */
@@ -107,25 +95,53 @@ static bool restamp(struct lq_lane *lane, struct lq_bundle *bundle)
     return true;
 }
 
-void lq_sender_drain(struct lq_lane *lane)
+void lq_sender_leave_hole(const struct lq_bundle *bundle)
 {
-    for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL; bundle = bundle->next) {
-        if (bundle->state == LQ_BUNDLE_SENT) {
-            return; /* its answer first */
+    struct lq_lane *lane = bundle->lane;
+    if (!lane->draining || bundle->base_sequence < lane->hole) {
+        lane->hole = bundle->base_sequence;
+        lane->hole_certain = !lq_bundle_in_doubt(bundle);
+        lane->draining = true;
+    }
+}
+
+/* Whether something must happen before the lane can take a new id. */
+static bool is_drained(struct lq_lane *lane)
+{
+    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL; bundle = bundle->next) {
+        if (bundle->slab != NULL && bundle->base_sequence < lane->hole) {
+            return false; /* it is still being sent */
+        }
+        if (bundle->state == LQ_BUNDLE_SENT && !lane->hole_certain) {
+            return false; /* its answer first: it tells whether what is in doubt was stored */
         }
     }
+    return true;
+}
+
+void lq_sender_drain(struct lq_lane *lane)
+{
     struct lq_bundle *next;
-    for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL; bundle = next) {
+    if (!is_drained(lane)) {
+        return;
+    }
+    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL; bundle = next) {
         next = bundle->next;
-        if (lq_bundle_in_doubt(bundle)) { /* under another id it could be stored twice */
+        if (bundle->state == LQ_BUNDLE_SENT) {
+            lq_request_cancel(&bundle->request);
+            bundle->state = LQ_BUNDLE_WAITING;
+        }
+        if (bundle->state == LQ_BUNDLE_WAITING && lq_bundle_in_doubt(bundle) && !lane->hole_certain) {
+            /* under another id it could be stored twice */
             lq_sender_resolve(bundle, LIGHTQ_ETIMEDOUT, LIGHTQ_OFFSET_UNKNOWN);
         }
     }
     lq_sender_new_identity(lane);
-    for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL && bundle->slab != NULL;
-         bundle = bundle->next) {
-        if (!restamp(lane, bundle)) {
+    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL; bundle = bundle->next) {
+        if (bundle->slab != NULL && !restamp(lane, bundle)) {
             lane->draining = true; /* once more, from the start, when there is memory */
+            lane->hole = 0;
+            lane->hole_certain = true;
             lq_sender_back_off(lane);
             return;
         }
@@ -207,7 +223,7 @@ static bool split(struct lq_bundle *whole)
         bytes -= part->bytes;
     }
     parts.first->bytes += bytes; /* nothing is counted twice or lost */
-    lane->draining = true;
+    lq_sender_leave_hole(whole);
     lq_bundle_free(whole);
     return true;
 }
@@ -233,13 +249,12 @@ static void on_stored(struct lq_bundle *bundle, struct lq_conn *conn, const stru
 
 static void on_refused(struct lq_bundle *bundle, lightq_status status)
 {
-    struct lq_lane *lane = bundle->lane;
     bundle->rejections++;
     bundle->state = LQ_BUNDLE_WAITING;
     if (status == LIGHTQ_ETOOBIG && split(bundle)) {
         return;
     }
-    lane->draining = true;
+    lq_sender_leave_hole(bundle);
     lq_sender_resolve(bundle, status, LIGHTQ_OFFSET_UNKNOWN);
 }
 
@@ -248,8 +263,8 @@ static void on_gap(struct lq_bundle *bundle)
     struct lq_lane *lane = bundle->lane;
     bundle->rejections++;
     bundle->state = LQ_BUNDLE_WAITING;
-    if (bundle == lane->batches.first) { /* otherwise the one before it decides */
-        lane->draining = true;
+    if (bundle == lq_lane_oldest(lane)) { /* otherwise the one before it decides */
+        lq_sender_leave_hole(bundle);
     }
 }
 

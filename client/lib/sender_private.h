@@ -17,10 +17,23 @@ void lq_sender_wake_at(struct lightq_producer *producer, uint64_t at_us);
 
 /* sender_answer.c: the callback of a bundle's request. */
 void lq_sender_on_answer(struct lq_request *request, struct lq_reply *reply);
-/* sender_answer.c: takes @bundle off its lane and reports it. */
+/* sender_answer.c: @bundle has its outcome. It is reported, and leaves its lane, when all before it have theirs. */
 void lq_sender_resolve(struct lq_bundle *bundle, lightq_status status, int64_t base_offset);
-/* sender_answer.c: when nothing is under way any more, takes a new producer id for what was certainly not stored. */
+/* sender_answer.c: @bundle, which is sealed, is given up: its sequence stays empty under this producer id. */
+void lq_sender_leave_hole(const struct lq_bundle *bundle);
+/* sender_answer.c: when all before the hole have their outcome, and no answer from behind it is waited for, takes a new
+ * producer id for what was certainly not stored. */
 void lq_sender_drain(struct lq_lane *lane);
+
+/* The oldest bundle of @lane whose outcome is not known, or NULL. */
+static inline struct lq_bundle *lq_lane_oldest(const struct lq_lane *lane)
+{
+    struct lq_bundle *bundle = lane->batches.first;
+    while (bundle != NULL && bundle->state == LQ_BUNDLE_RESOLVED) {
+        bundle = bundle->next;
+    }
+    return bundle;
+}
 
 static inline bool lq_bundle_in_doubt(const struct lq_bundle *bundle)
 {

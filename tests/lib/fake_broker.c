@@ -23,10 +23,12 @@ static void *open_router(struct fake_node *node)
 {
     char bound[128] = "";
     size_t size = sizeof bound;
-    int linger = 0, mandatory = 1;
+    int linger = 0, mandatory = 1, unlimited = 0;
     void *router = zmq_socket(node->cluster->zmq, ZMQ_ROUTER);
     assert(router != NULL);
     zmq_setsockopt(router, ZMQ_LINGER, &linger, sizeof linger);
+    zmq_setsockopt(router, ZMQ_SNDHWM, &unlimited,
+                   sizeof unlimited); /* sending never fails, so it is never looked at */
     zmq_setsockopt(router, ZMQ_ROUTER_MANDATORY, &mandatory, sizeof mandatory);
     char wanted[128];
     snprintf(wanted, sizeof wanted, "tcp://%s", node->address[0] != '\0' ? node->address : "127.0.0.1:*");
@@ -35,7 +37,9 @@ static void *open_router(struct fake_node *node)
         assert(lq_deadline_left_ms(lq_clock_system(), deadline_us) > 0);
     }
     zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, bound, &size);
-    snprintf(node->address, sizeof node->address, "%.60s", bound + strlen("tcp://"));
+    if (node->address[0] == '\0') { /* it stays the same for ever */
+        snprintf(node->address, sizeof node->address, "%.60s", bound + strlen("tcp://"));
+    }
     return router;
 }
 
@@ -88,6 +92,8 @@ static void *node_main(void *context)
         pthread_mutex_lock(&node->cluster->lock);
         stop = node->stop;
         bool frozen = node->frozen;
+        node->is_frozen = frozen;
+        pthread_cond_broadcast(&node->cluster->changed);
         pthread_mutex_unlock(&node->cluster->lock);
         bool bounce = false;
         while (!stop && !frozen && !bounce && receive(node)) {
@@ -206,6 +212,9 @@ void fake_cluster_freeze(struct fake_cluster *cluster, unsigned node, bool froze
 {
     pthread_mutex_lock(&cluster->lock);
     cluster->nodes[node].frozen = frozen;
+    while (frozen && !cluster->nodes[node].is_frozen) {
+        lq_cond_wait(&cluster->changed, &cluster->lock, UINT64_MAX);
+    }
     pthread_mutex_unlock(&cluster->lock);
 }
 

@@ -60,7 +60,7 @@ struct fake_node {
     unsigned id;
     char address[64];
     pthread_t thread;
-    bool running, stop, frozen, bounce;
+    bool running, stop, frozen, is_frozen, bounce;
     void *router; /* the thread's */
     struct fake_session sessions[FAKE_SESSIONS_MAX];
     size_t session_count;

@@ -3,7 +3,7 @@
  *
  * Stored once: a producer has an identity and numbers its messages per partition, so that a batch that is sent again
  * after a lost connection or a change of leader is stored once and in its place. Messages of one producer and one
- * partition are stored in the order of their lightq_producer_send calls.
+ * partition are stored, and reported, in the order of their lightq_producer_send calls.
  *
  * Any thread may call; reports run on the thread that polls. */
 #ifndef LIGHTQ_PRODUCER_H
