@@ -1,0 +1,214 @@
+"""What can be done to one node. Each function leaves the node running and healthy again or says in its name what it
+leaves. `c` is a Cluster, `dice` a random.Random. Which injections work where is explained in docs/reliability.md."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+
+from cluster import Broken, wait_for
+from place import run
+
+SMALL_HEAD = 200  # bytes behind the header of a segment or journal file: in its first records
+BLKIO = pathlib.Path("/sys/fs/cgroup/blkio")
+
+
+class Skipped(Exception):
+    """This machine, or this user, cannot make the fault."""
+
+
+def need_root(c):
+    if not c.place.root:
+        raise Skipped("needs root")
+
+
+def need_namespaces(c):
+    if not c.place.namespaces:
+        raise Skipped("needs root and network namespaces")
+
+
+def need_program(name):
+    if not shutil.which(name):
+        raise Skipped(f"needs {name}")
+
+
+# ---- power and disks
+
+
+def power(c, nodes):
+    """The machines lose power at one moment: what was not synced is gone. They are down then."""
+    need_root(c)
+    for node in nodes:
+        c.place.cut_power(node)
+    for node in nodes:
+        c.kill(node)
+    for node in nodes:
+        c.place.unmount(node)
+        c.place.mount(node)
+
+
+def fill(c, node):
+    need_root(c)
+    with open(c.place.mount_point(node) / "filler", "ab") as filler:
+        for piece in (1 << 20, 4096):
+            chunk = b"\0" * piece
+            try:
+                while True:
+                    filler.write(chunk)
+                    filler.flush()
+            except OSError:
+                try:
+                    filler.truncate()
+                except OSError:
+                    pass
+
+
+def empty(c, node):
+    (c.place.mount_point(node) / "filler").unlink(missing_ok=True)
+
+
+def fail_next_sync(c, node, seconds=10.0):
+    """The next fdatasync or fsync of the node fails with EIO, once in each thread that syncs."""
+    need_root(c)
+    need_program("strace")
+    trace = c.folder / f"strace{node}"
+    tracer = subprocess.Popen(["strace", "-f", "-qq", "-o", str(trace), "-p", str(c.pid(node)),
+                               "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:error=EIO:when=1"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_for(lambda: tracer.poll() is not None or (trace.exists() and "INJECTED" in trace.read_text(errors="replace")),
+                 "a failed sync", seconds)
+        if tracer.poll() is not None and c.ended(node) is None:
+            raise Skipped("strace cannot attach")
+    finally:
+        if tracer.poll() is None:
+            tracer.send_signal(signal.SIGINT)
+        tracer.wait(timeout=20)
+
+
+class SlowDisk:
+    """Few writes a second for one node's disk (blkio cgroup, version 1)."""
+
+    def __init__(self, c, node, writes_per_s):
+        need_root(c)
+        if not (BLKIO / "cgroup.procs").exists():
+            raise Skipped("needs the blkio cgroup of version 1")
+        self.group = BLKIO / f"{c.place.tag}n{node}"
+        self.node, self.c = node, c
+        self.group.mkdir(exist_ok=True)
+        device = os.stat(c.place.disks[node]).st_rdev
+        self.name = f"{os.major(device)}:{os.minor(device)}"
+        (self.group / "blkio.throttle.write_iops_device").write_text(f"{self.name} {writes_per_s}")
+        (self.group / "cgroup.procs").write_text(str(c.pid(node)))
+
+    def close(self):
+        (self.group / "blkio.throttle.write_iops_device").write_text(f"{self.name} 0")
+        for pid in (self.group / "cgroup.procs").read_text().split():
+            (BLKIO / "cgroup.procs").write_text(pid)
+        wait_for(self.removed, "the removal of a cgroup", 20)
+
+    def removed(self):
+        try:
+            self.group.rmdir()
+            return True
+        except OSError:
+            return False
+
+
+def freeze(c, node):
+    need_root(c)
+    run("fsfreeze", "-f", c.place.mount_point(node))
+
+
+def thaw(c, node):
+    run("fsfreeze", "-u", c.place.mount_point(node))
+
+
+# ---- files of a node that is down
+
+
+def topic_folders(c, node):
+    folders = [f for f in c.place.data(node).iterdir() if re.fullmatch(r"g\d+-\d+", f.name) and not f.name.startswith("g0-")]
+    if not folders:
+        raise Broken(f"node {node} has no folder of a partition")
+    return sorted(folders)
+
+
+def flip(path, at, dice):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)
+        if not byte:
+            raise Broken(f"{path} ends before byte {at}")
+        file.seek(at)
+        file.write(bytes([byte[0] ^ (1 << dice.randrange(8))]))
+    return f"{path.parent.name}/{path.name} byte {at}"
+
+
+def used_bytes(path):
+    """Length without the zeros allocated ahead."""
+    return len(path.read_bytes().rstrip(b"\0"))
+
+
+def segments(c, node, dice):
+    """The segments of one partition of this node that has the most."""
+    folders = topic_folders(c, node)
+    dice.shuffle(folders)
+    return max((sorted(f.glob("*.log")) for f in folders), key=len)
+
+
+def flip_bit(c, node, dice):
+    """One bit in an entry that had been synced long ago."""
+    segment = dice.choice(segments(c, node, dice)[:-1] or segments(c, node, dice))
+    return flip(segment, dice.randrange(64, max(65, used_bytes(segment) // 2)), dice)
+
+
+def truncate(c, node, dice):
+    files = segments(c, node, dice)
+    segment = dice.choice(files[:-1] or files)
+    os.truncate(segment, used_bytes(segment) // 2)
+    return f"{segment.parent.name}/{segment.name}"
+
+
+def lose_segment(c, node, dice):
+    files = segments(c, node, dice)
+    segment = dice.choice(files[:-1] or files)
+    segment.unlink()
+    return f"{segment.parent.name}/{segment.name}"
+
+
+def spoil_checkpoint(c, node, dice):
+    """One bit in the newest checkpoint of every partition."""
+    said = []
+    for folder in topic_folders(c, node):
+        files = sorted(folder.glob("*.ckpt"))
+        if files:
+            said.append(flip(files[-1], dice.randrange(16, files[-1].stat().st_size), dice))
+    if not said:
+        raise Broken(f"node {node} has no checkpoint yet")
+    return ", ".join(said)
+
+
+def spoil_journal(c, node, dice):
+    """One bit in the first records of the oldest journal file, which had been synced long ago."""
+    path = sorted((c.place.data(node) / "journal").glob("*.journal"))[0]
+    return flip(path, dice.randrange(64, 64 + SMALL_HEAD), dice)
+
+
+# ---- limits
+
+
+def limit_files(c, node, more):
+    """Lets the node open only `more` files beyond those it has; gives the earlier limit back."""
+    need_program("prlimit")
+    pid = c.pid(node)
+    before = run("prlimit", "--nofile", "--noheadings", "--output", "SOFT,HARD", "--pid", pid).stdout.split()
+    used = len(os.listdir(f"/proc/{pid}/fd"))
+    run("prlimit", f"--nofile={used + more}:{before[1]}", "--pid", pid)
+    return f"{before[0]}:{before[1]}"
+
+
+def restore_files(c, node, limit):
+    run("prlimit", f"--nofile={limit}", "--pid", c.pid(node))

@@ -1,0 +1,384 @@
+"""The scenarios: each is called again and again while the load runs, makes one fault, heals it and returns when the
+cluster may be hit again. `r` is a Run: r.c the Cluster, r.load the Load, r.dice, r.note(what, counted_from)."""
+
+import shutil
+import signal
+import time
+
+import faults
+from cluster import Broken, wait_for
+from load import TOPIC
+
+SCENARIOS = {}
+DOWN_SECONDS = (0.5, 2.5)
+
+
+def scenario(function):
+    SCENARIOS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def pause(r, low=DOWN_SECONDS[0], high=DOWN_SECONDS[1]):
+    time.sleep(r.dice.uniform(low, high))
+
+
+def some_leader(r):
+    return r.c.leader(TOPIC, r.dice.randrange(r.load.partitions))
+
+
+def some_node(r):
+    return r.dice.choice(list(r.c.nodes))
+
+
+def down_and_up(r, node):
+    pause(r)
+    r.c.start(node)
+    r.load.wait_flow()
+
+
+@scenario
+def none(r):
+    time.sleep(1)
+
+
+@scenario
+def kill_leader(r):  # A12, E1, G1, G5
+    node = some_leader(r)
+    r.note(f"kill {node}")
+    r.c.kill(node)
+    down_and_up(r, node)
+
+
+@scenario
+def kill_random(r):  # A7, B4, B11
+    node = some_node(r)
+    r.note(f"kill {node}")
+    r.c.kill(node)
+    down_and_up(r, node)
+
+
+@scenario
+def kill_all(r):  # B1, B11
+    r.note("kill all", majority=True)
+    for node in r.c.nodes:
+        r.c.kill(node)
+    pause(r)
+    r.c.up()
+    r.healed()
+    r.load.wait_flow()
+
+
+@scenario
+def pause_leader(r):  # A11, B1
+    node = some_leader(r)
+    r.note(f"pause {node}")
+    r.c.signal(node, signal.SIGSTOP)
+    try:
+        pause(r, 2, 5)
+    finally:
+        r.c.signal(node, signal.SIGCONT)
+    r.load.wait_flow()
+
+
+def separated(r, cuts, seconds=(3, 7)):
+    """cuts: pairs (deaf node, node it does not hear)."""
+    faults.need_namespaces(r.c)
+    try:
+        for deaf, other in cuts:
+            r.c.place.cut(deaf, other)
+        pause(r, *seconds)
+    finally:
+        for node in r.c.nodes:
+            r.c.place.heal(node)
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC)
+
+
+@scenario
+def isolate_leader(r):  # A2, E13
+    faults.need_namespaces(r.c)
+    node = some_leader(r)
+    others = [n for n in r.c.nodes if n != node]
+    r.note(f"isolate {node}")
+    separated(r, [pair for other in others for pair in ((node, other), (other, node))])
+
+
+@scenario
+def one_way(r):
+    faults.need_namespaces(r.c)
+    node = some_node(r)
+    others = [n for n in r.c.nodes if n != node]
+    r.note(f"one way {node}")
+    deaf = r.dice.random() < 0.5
+    separated(r, [(node, other) if deaf else (other, node) for other in others])
+
+
+@scenario
+def halves(r):
+    """A minority, with clients that reach only it, and the rest."""
+    faults.need_namespaces(r.c)
+    nodes = list(r.c.nodes)
+    r.dice.shuffle(nodes)
+    few, many = nodes[:len(nodes) // 2], nodes[len(nodes) // 2:]
+    r.note(f"halves {few} {many}")
+    separated(r, [pair for a in few for b in many for pair in ((a, b), (b, a))])
+
+
+@scenario
+def bridge(r):  # E17
+    """Two nodes that both see only the third."""
+    faults.need_namespaces(r.c)
+    a, b = r.dice.sample(list(r.c.nodes), 2)
+    r.note(f"bridge, {a} and {b} apart")
+    separated(r, [(a, b), (b, a)], (5, 9))
+
+
+@scenario
+def power_one(r):  # B1, B5
+    node = some_node(r)
+    faults.need_root(r.c)
+    r.note(f"power {node}")
+    faults.power(r.c, [node])
+    down_and_up(r, node)
+
+
+@scenario
+def power_all(r):  # B2
+    faults.need_root(r.c)
+    r.note("power all", majority=True)
+    faults.power(r.c, list(r.c.nodes))
+    pause(r)
+    r.c.up()
+    r.healed()
+    r.load.wait_flow()
+
+
+@scenario
+def disk_full(r):  # A6, D1, D3, D5
+    node = some_leader(r)
+    faults.need_root(r.c)
+    r.note(f"full {node}")
+    restart = r.dice.random() < 0.4
+    try:
+        faults.fill(r.c, node)
+        pause(r, 2, 5)
+        if restart:
+            r.c.kill(node)
+    finally:
+        faults.empty(r.c, node)
+    if restart:
+        r.c.start(node)
+    r.load.wait_flow()
+    try:
+        r.c.wait_whole(TOPIC, 20)
+    except Broken as error:
+        raise Broken(f"after the disk of {node} has space again (restart: {restart}): {error}") from error
+
+
+@scenario
+def disk_full_all(r):  # D1
+    faults.need_root(r.c)
+    r.note("full all", majority=True)
+    try:
+        for node in r.c.nodes:
+            faults.fill(r.c, node)
+        pause(r, 2, 5)
+    finally:
+        for node in r.c.nodes:
+            faults.empty(r.c, node)
+    r.healed()
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC, 20)
+
+
+@scenario
+def fsync_eio(r):  # A12, D10
+    """A failed sync is final for what the node has open: it must be restarted, and writes go on without it."""
+    node = some_leader(r)
+    r.note(f"eio {node}")
+    faults.fail_next_sync(r.c, node)
+    r.load.wait_flow(20)
+    pause(r)
+    if r.c.ended(node) is None:
+        r.c.kill(node)
+    else:
+        r.c.forget(node, tuple(range(1, 128)))  # it may end, but not by a signal
+    r.c.start(node)
+    r.c.wait_whole(TOPIC)
+
+
+@scenario
+def slow_disk(r):  # D9
+    node = some_node(r)
+    slow = faults.SlowDisk(r.c, node, 8)
+    r.note(f"slow {node}")
+    try:
+        pause(r, 4, 8)
+        r.load.wait_flow(20)
+    finally:
+        slow.close()
+    r.load.wait_flow()
+
+
+@scenario
+def hung_disk(r):
+    node = some_leader(r)
+    faults.need_root(r.c)
+    r.note(f"hang {node}")
+    try:
+        faults.freeze(r.c, node)
+        r.load.wait_flow(20)
+        pause(r)
+    finally:
+        faults.thaw(r.c, node)
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC)
+
+
+def damaged(r, harm):
+    """A node comes back with bad files: it must not use them, and be whole again by itself."""
+    r.c.wait_whole(TOPIC)
+    if not r.load.producing():
+        return
+    node = some_node(r)
+    pause(r, 1, 2)
+    r.note(f"{harm.__name__} {node}")
+    if r.dice.random() < 0.5:
+        r.c.kill(node)
+    else:
+        r.c.stop(node)
+    r.say(harm(r.c, node, r.dice))
+    r.c.start(node)
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC)
+
+
+@scenario
+def bit_flip(r):  # A9, C1
+    damaged(r, faults.flip_bit)
+
+
+@scenario
+def truncate(r):  # C3
+    damaged(r, faults.truncate)
+
+
+@scenario
+def lost_segment(r):  # A4
+    damaged(r, faults.lose_segment)
+
+
+@scenario
+def bad_checkpoint(r):  # C3, C5
+    damaged(r, faults.spoil_checkpoint)
+
+
+@scenario
+def bad_journal(r):
+    damaged(r, faults.spoil_journal)
+
+
+def replaced(r, node):
+    r.c.lightq("node", "replace", node, node)
+    if node not in r.c.running:
+        r.c.launch(node)
+    r.c.wait_ready(node)
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC)
+
+
+@scenario
+def wipe(r):  # F1, F2, F3, F5
+    r.c.wait_whole(TOPIC)
+    node = some_node(r)
+    r.note(f"wipe {node}")
+    r.c.kill(node)
+    r.c.remove_data(node)
+    r.c.launch(node)
+    must_be_refused(r, node)
+    replaced(r, node)
+
+
+def must_be_refused(r, node):
+    """The node says that it is refused and what to do, and does not serve."""
+    said = wait_for(lambda: "node replace" in r.c.log_of_this_start(node) or r.c.ended(node) is not None,
+                    f"node {node} being refused with a remedy", 20)
+    time.sleep(1)
+    text = r.c.log_of_this_start(node)
+    if not said or "node replace" not in text:
+        raise Broken(f"node {node} was refused without its remedy: {text[-400:]}")
+    if any(line.startswith("ready ") for line in text.splitlines()):
+        raise Broken(f"node {node} serves although it has lost its data: {text[-400:]}")
+    if r.c.ended(node) is not None:
+        r.c.forget(node, tuple(range(1, 128)))
+
+
+@scenario
+def old_copy(r):
+    """A restored backup has forgotten what it acknowledged."""
+    r.c.wait_whole(TOPIC)
+    node = some_node(r)
+    copy = r.c.folder / f"copy{node}"
+    r.c.stop(node)
+    shutil.copytree(r.c.place.data(node), copy)
+    r.c.start(node)
+    r.load.wait_flow()
+    pause(r, 1, 3)
+    r.note(f"old copy {node}")
+    r.c.kill(node)
+    shutil.rmtree(r.c.place.data(node))
+    shutil.move(copy, r.c.place.data(node))
+    r.c.launch(node)
+    must_be_refused(r, node)
+    if node in r.c.running:
+        r.c.kill(node)
+    r.c.remove_data(node)
+    r.c.launch(node)
+    must_be_refused(r, node)
+    replaced(r, node)
+
+
+@scenario
+def fds(r):  # K3
+    node = some_leader(r)
+    limit = faults.limit_files(r.c, node, 0)
+    r.note(f"fds {node}")
+    try:
+        for _ in range(5):
+            r.c.describe(TOPIC)
+        pause(r, 3, 6)
+    finally:
+        if r.c.ended(node) is None:
+            faults.restore_files(r.c, node, limit)
+    r.load.wait_flow()
+    try:
+        r.c.wait_whole(TOPIC, 10)
+    except Broken as error:
+        r.say(f"restarted, since: {error}")
+        r.c.stop(node)
+        r.c.start(node)
+        r.c.wait_whole(TOPIC)
+
+
+@scenario
+def roll(r):  # F13
+    for node in r.c.nodes:
+        r.note(f"stop {node}")
+        r.c.stop(node)
+        r.c.start(node)
+        r.load.wait_flow()
+        r.c.wait_whole(TOPIC)
+
+
+MIXED = ("kill-leader", "kill-random", "kill-all", "pause-leader", "isolate-leader", "one-way", "bridge", "power-one",
+         "power-all", "bit-flip", "truncate", "hung-disk", "roll", "fsync-eio", "wipe")
+
+
+@scenario
+def mix(r):  # A13
+    r.c.wait_whole(TOPIC)
+    try:
+        SCENARIOS[r.dice.choice(MIXED)](r)
+    except faults.Skipped as why:
+        r.say(f"left out: {why}")
+    r.c.wait_whole(TOPIC)
