@@ -282,12 +282,13 @@ static bool all_are_free(struct lq_forming *forming)
             return false; /* to this node's former directory: it will notice */
         }
     }
-    if (here != forming->options.expect) {
-        wait_for(forming, here < forming->options.expect ? LIGHTQ_ENOTREADY : LIGHTQ_ECONFLICT,
-                 here < forming->options.expect
-                     ? "%u of %u nodes are here: waiting for the others (their --seeds must name them all)"
-                     : "%u nodes are here, but %u are expected: correct --seeds and --expect",
-                 here, forming->options.expect);
+    if (here != forming->options.expect || here - 1 < forming->options.seed_count) {
+        bool missing = here < forming->options.expect || here - 1 < forming->options.seed_count;
+        wait_for(forming, missing ? LIGHTQ_ENOTREADY : LIGHTQ_ECONFLICT,
+                 missing ? "%u nodes are here, %u are expected and %u other seeds are given: waiting for all of them"
+                         : "%u nodes are here, but %u are expected and %u other seeds are given: correct --seeds and "
+                           "--expect",
+                 here, forming->options.expect, forming->options.seed_count);
         return false;
     }
     return true;
@@ -314,7 +315,7 @@ static void step_blank(struct lq_forming *forming)
             return;
         }
     }
-    if (forming->options.expect == 1 && !forming->options.has_seeds) {
+    if (forming->options.expect == 1 && forming->options.seed_count == 0) {
         propose(forming, 1);
         return;
     }

@@ -25,8 +25,9 @@ struct lq_forming_options {
     struct lq_clock *clock;       /* borrowed */
     struct lq_link *link;         /* borrowed */
     uint32_t expect;              /* how many nodes make the cluster, this one included; 1 to LQ_FOUNDERS_MAX */
-    bool has_seeds;               /* false and expect 1: a cluster of one, at once */
-    struct lq_endpoint client;    /* advertised */
+    unsigned seed_count;       /* other nodes' addresses it was given: all must be here before a cluster is made; 0 and
+                                  expect 1: a cluster of one, at once */
+    struct lq_endpoint client; /* advertised */
     struct lq_endpoint peer;
     unsigned probe_ms; /* how often it is said again; 0: 200 */
 };

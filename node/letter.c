@@ -125,6 +125,7 @@ void lq_letter_encode(const struct lq_letter *letter, struct lq_writer *writer)
         break;
     case LQ_LETTER_RETIRE:
     case LQ_LETTER_RETIRED:
+    case LQ_LETTER_RENEW:
         lq_write_u64(writer, letter->retire.group);
         lq_write_u32(writer, letter->retire.incarnation);
         break;
@@ -327,6 +328,7 @@ static void get_body(struct lq_reader *reader, struct lq_letter *letter)
         break;
     case LQ_LETTER_RETIRE:
     case LQ_LETTER_RETIRED:
+    case LQ_LETTER_RENEW:
         letter->retire.group = lq_read_u64(reader);
         letter->retire.incarnation = lq_read_u32(reader);
         break;
@@ -343,7 +345,7 @@ lightq_status lq_letter_decode(const uint8_t *bytes, size_t size, struct lq_lett
     if (reader.failed) {
         return LIGHTQ_EPROTO;
     }
-    if (version != LQ_LETTER_VERSION || flags != 0 || kind < LQ_LETTER_INFO || kind > LQ_LETTER_RETIRED) {
+    if (version != LQ_LETTER_VERSION || flags != 0 || kind < LQ_LETTER_INFO || kind > LQ_LETTER_RENEW) {
         return LIGHTQ_EVERSION;
     }
     letter->kind = (enum lq_letter_kind)kind;

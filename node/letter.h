@@ -35,6 +35,7 @@ enum lq_letter_kind {
     LQ_LETTER_INSPECTED = 8, /* so */
     LQ_LETTER_RETIRE = 9,    /* may I remove this replica that the catalog has no more? */
     LQ_LETTER_RETIRED = 10,  /* the group's committed servers do not have it */
+    LQ_LETTER_RENEW = 11,    /* your replica is out of the meta group, and one of this incarnation is in */
 };
 
 #define LQ_LETTER_VERSION      1
@@ -149,7 +150,7 @@ struct lq_letter {
         struct lq_letter_report report;
         struct lq_letter_inspect inspect;
         struct lq_letter_inspected inspected;
-        struct lq_letter_retire retire; /* RETIRE, RETIRED */
+        struct lq_letter_retire retire; /* RETIRE, RETIRED, RENEW */
     };
 };
 

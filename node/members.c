@@ -327,6 +327,20 @@ static void meta_targets(const struct lq_catalog *catalog, struct targets *targe
     }
 }
 
+/* A node whose replica of the meta group was replaced cannot read that in the catalog: it is told. */
+static void tell_renewed(const struct led *led)
+{
+    for (unsigned i = 0; i < led->targets.count; i++) {
+        lq_replica_id id = led->targets.at[i].id;
+        const struct lq_replica_status *server = find_server(&led->status, id);
+        if (server != NULL && !server->online && lq_replica_incarnation(id) != LQ_INCARNATION_FOUNDER) {
+            const struct lq_letter letter = {
+                .kind = LQ_LETTER_RENEW, .retire = {.group = LQ_META_GROUP, .incarnation = lq_replica_incarnation(id)}};
+            lq_letter_send(led->meta->options.link, lq_replica_node(id), &letter);
+        }
+    }
+}
+
 static void work_meta_group(struct lq_meta *meta, bool sweep)
 {
     struct led led = {.meta = meta, .group = meta->group, .catching_up = &meta->catching_up};
@@ -340,6 +354,9 @@ static void work_meta_group(struct lq_meta *meta, bool sweep)
         meta_targets(meta->catalog, &led.targets);
         meta->unsettled = settle_one(&led);
         rebuild_lost(&led);
+        if (sweep) {
+            tell_renewed(&led);
+        }
     }
 }
 

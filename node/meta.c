@@ -328,8 +328,17 @@ static void on_retired(struct lq_meta *meta, const struct lq_letter_retire *reti
 {
     if (retire->group != LQ_META_GROUP) {
         lq_replicas_on_retired(meta, retire);
-    } else if (meta->state == LQ_META_OPEN && retire->incarnation == meta->incarnation) {
-        meta->retired = wanted_incarnation(meta) > meta->incarnation;
+    } else if (meta->state == LQ_META_OPEN && retire->incarnation == meta->incarnation &&
+               wanted_incarnation(meta) > meta->incarnation) {
+        meta->renew_to = wanted_incarnation(meta);
+    }
+}
+
+/* The catalog does not reach a replica that is out: its leader says what is wanted. */
+static void on_renew(struct lq_meta *meta, const struct lq_letter_retire *renew)
+{
+    if (renew->group == LQ_META_GROUP && renew->incarnation > meta->options.identity->meta_incarnation) {
+        meta->renew_to = renew->incarnation;
     }
 }
 
@@ -368,6 +377,9 @@ static lightq_status on_letter(struct lq_meta *meta, uint32_t node, const struct
         break;
     case LQ_LETTER_RETIRED:
         on_retired(meta, &letter->retire);
+        break;
+    case LQ_LETTER_RENEW:
+        on_renew(meta, &letter->retire);
         break;
     case LQ_LETTER_JOINED:
         break; /* for a node without a cluster */
@@ -507,9 +519,10 @@ void lq_meta_turn(struct lq_meta *meta)
     if (meta->host == NULL) {
         return;
     }
-    if (meta->retired) {
-        meta->retired = false;
-        renew_meta_group(meta, wanted_incarnation(meta));
+    if (meta->renew_to != 0) {
+        uint32_t incarnation = meta->renew_to;
+        meta->renew_to = 0;
+        renew_meta_group(meta, incarnation);
     }
     if (meta->state == LQ_META_BROKEN && meta->group != NULL && meta->rebuild) {
         lq_group_close(meta->group, false); /* what is damaged is set aside when it is made anew */
@@ -530,7 +543,7 @@ void lq_meta_turn(struct lq_meta *meta)
 bool lq_meta_needs_turn(const struct lq_meta *meta)
 {
     return meta->host != NULL &&
-           (meta->catalog_changed || meta->retired || meta->requests.work || meta->inspections.work ||
+           (meta->catalog_changed || meta->renew_to != 0 || meta->requests.work || meta->inspections.work ||
             lq_replicas_need_turn(meta) || lq_controller_needs_turn(meta));
 }
 

@@ -204,7 +204,7 @@ struct lq_meta {
     struct lq_group *group;
     uint32_t incarnation;
     bool leading, rebuild, asked;
-    bool retired; /* out of the group, and wanted under a new incarnation */
+    uint32_t renew_to; /* the replica here is out, and one of this incarnation is wanted; 0: no */
     uint64_t term;
     lq_replica_id leader;
     struct lq_servers servers;

@@ -272,7 +272,7 @@ static lightq_status begin_forming(struct lq_process *process, struct lq_err *er
         .clock = process->clock,
         .link = lq_transport_link(shard->transport),
         .expect = options->expect,
-        .has_seeds = options->seed_count > 0,
+        .seed_count = process->seeds.count,
         .client = process->client_told,
         .peer = process->peer_told,
     };

@@ -96,8 +96,8 @@ static void begin_meta(struct member *member)
                                             .clock = &node->clock,
                                             .store = node->store,
                                             .link = &node->link,
-                                            .client = endpoint_of(5600 + node->id),
-                                            .peer = endpoint_of(5700 + node->id),
+                                            .client = endpoint_of(5600 + member->port_shift + node->id),
+                                            .peer = endpoint_of(5700 + member->port_shift + node->id),
                                             .transfer_after_ms = 2000,
                                             .retain_ms = 500};
     lightq_status status = lq_meta_new(&options, &meta_events, member, &member->meta, &err);
@@ -122,7 +122,7 @@ static void begin_forming(struct member *member)
                                                .clock = &node->clock,
                                                .link = &node->link,
                                                .expect = member->cluster->founders,
-                                               .has_seeds = true,
+                                               .seed_count = MEMBERS_MAX - 1, /* it only joins */
                                                .client = endpoint_of(5600 + node->id),
                                                .peer = endpoint_of(5700 + node->id)};
     assert_int_equal(lq_forming_new(&options, &forming_events, member, &member->forming, &err), LIGHTQ_OK);

@@ -29,6 +29,7 @@ struct member {
     struct lq_forming *forming;
     struct lq_meta *meta;
     bool formed, ready, expelled;
+    unsigned port_shift; /* of its advertised addresses, from its next start on */
     struct lq_err waiting, expelled_err;
 };
 

@@ -34,7 +34,7 @@ struct place { /* a machine: its disk stays when the process is gone */
     struct lq_link link;
     bool running, failed;
     uint32_t expect;
-    bool has_seeds;
+    unsigned seed_count;
     uint64_t life; /* counts starts and connections: frames of an old one are dropped */
     struct lq_err waiting;
     unsigned waits;
@@ -272,7 +272,7 @@ static bool start(struct world *w, unsigned at)
                                                    .clock = &w->clock,
                                                    .link = &place->link,
                                                    .expect = place->expect,
-                                                   .has_seeds = place->has_seeds,
+                                                   .seed_count = place->seed_count,
                                                    .client = {"10.0.0.1", (uint16_t)(5600 + at)},
                                                    .peer = {"10.0.0.1", (uint16_t)(5700 + at)},
                                                    .probe_ms = PROBE_MS};
@@ -434,7 +434,7 @@ static struct world *world_new(unsigned count, unsigned expect, uint64_t seed)
     for (unsigned i = 0; i < count; i++) {
         w->places[i] = (struct place){
             .world = w, .id = i + 1, .disk = lq_io_mem_new(), .link = {.ops = &link_ops}, .expect = expect};
-        w->places[i].has_seeds = expect > 1;
+        w->places[i].seed_count = expect - 1;
         assert_non_null(w->places[i].disk);
     }
     return w;
@@ -512,7 +512,7 @@ static void test_forming_waits_for_all(void **state)
     }
 
     assert_int_equal(check_one_cluster(w), 0);
-    assert_non_null(strstr(w->places[0].waiting.text, "2 of 3 nodes are here"));
+    assert_non_null(strstr(w->places[0].waiting.text, "2 nodes are here, 3 are expected"));
     assert_in_range(w->places[0].waits, 1, 3); /* said when it changes, not every time */
     calm(w, 40);
     assert_int_equal(check_one_cluster(w), 3);
@@ -533,6 +533,33 @@ static void test_forming_more_than_expected_make_one_and_join(void **state)
         founders += w->places[i].identity.founder;
     }
     assert_int_equal(founders, 3);
+    world_free(w);
+}
+
+/* One that is to join, and whose seeds are not there yet, does not begin a cluster of its own. */
+static void test_forming_expecting_one_with_seeds_only_joins(void **state)
+{
+    (void)state;
+    struct world *w = world_new(4, 3, 14);
+    w->places[3].expect = 1;
+    w->places[3].seed_count = 3;
+    assert_true(start(w, 3));
+    for (unsigned i = 0; i < 100; i++) {
+        step(w);
+    }
+    assert_int_equal(check_one_cluster(w), 0);
+
+    w->count = 3;
+    start_all(w);
+    for (unsigned i = 0; i < 40; i++) {
+        step(w);
+    }
+    assert_int_equal(check_one_cluster(w), 3);
+    w->count = 4;
+    calm(w, 40);
+
+    assert_int_equal(check_one_cluster(w), 4);
+    assert_false(w->places[3].identity.founder);
     world_free(w);
 }
 
@@ -776,6 +803,7 @@ int main(void)
         cmocka_unit_test(test_forming_three_blank_nodes_make_one),
         cmocka_unit_test(test_forming_waits_for_all),
         cmocka_unit_test(test_forming_more_than_expected_make_one_and_join),
+        cmocka_unit_test(test_forming_expecting_one_with_seeds_only_joins),
         cmocka_unit_test(test_forming_other_expectations_make_none),
         cmocka_unit_test(test_forming_wiped_node_never_makes_a_second_cluster),
         cmocka_unit_test(test_forming_newcomer_joins),

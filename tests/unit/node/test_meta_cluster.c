@@ -1,5 +1,6 @@
 /* test_meta_cluster.c - three nodes and more as a cluster: topics come and go, nodes die and come back, directories are
  * emptied and damaged, and what was acknowledged is on every replica. */
+#include "node/meta_internal.h"
 #include "tests/unit/node/cluster_fixture.h"
 
 static struct cluster *up3(uint64_t seed)
@@ -424,6 +425,162 @@ static void test_damaged_meta_replica_is_rebuilt(void **state)
     cluster_free(cluster);
 }
 
+/* A leader found out that a replica, which thinks itself well, lost what it had acknowledged. */
+static void order_rebuild(struct cluster *cluster, uint64_t group, uint32_t node, uint32_t incarnation)
+{
+    const struct lq_letter_request letter = {
+        .verb = LQ_REQUEST_REBUILD, .group = group, .node = node, .incarnation = incarnation};
+    assert_int_equal(lq_requests_errand(member_of(cluster, 1)->meta, &letter, 5000, NULL, NULL), LIGHTQ_OK);
+}
+
+static void test_replaced_replica_goes_only_when_it_is_out(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(23);
+    assert_int_equal(create_topic(cluster, 1, "t", 1, 3), LIGHTQ_OK);
+    uint64_t group = group_of(cluster, 1, "t", 0);
+    produce_some(cluster, group, 50);
+    unsigned leader;
+    assert_non_null(leader_of(cluster, group, &leader));
+    unsigned other = other_than(leader);
+    cluster_run_ms(cluster, 1000);
+
+    cluster_kill(cluster, 6 - leader - other); /* the third: without it the others cannot remove anybody */
+    order_rebuild(cluster, group, other, 1);
+    if (sim_is_up(member_of(cluster, 1)->node)) {
+        cluster_run_ms(cluster, 8000);
+        assert_int_equal(lq_rlog_incarnation(lq_store_find(member_of(cluster, other)->node->store, group)), 1);
+        assert_string_not_equal(lq_meta_replica_text(member_of(cluster, other)->meta, group), "");
+    }
+    cluster_start(cluster, 6 - leader - other);
+    cluster_wait(cluster, all_settled, NULL, 60);
+
+    assert_int_equal(lq_rlog_incarnation(lq_store_find(member_of(cluster, other)->node->store, group)), 2);
+    struct equal equal = {.name = "t", .replicas = 3};
+    cluster_wait(cluster, replicas_equal, &equal, 20);
+    cluster_free(cluster);
+}
+
+static void test_leader_that_is_replaced_hands_over_first(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(24);
+    assert_int_equal(create_topic(cluster, 1, "t", 1, 3), LIGHTQ_OK);
+    uint64_t group = group_of(cluster, 1, "t", 0);
+    produce_some(cluster, group, 50);
+    unsigned leader;
+    assert_non_null(leader_of(cluster, group, &leader));
+    struct lq_meta *meta = member_of(cluster, controller_of(cluster))->meta;
+    const struct lq_catalog_command command = {.type = LQ_CATALOG_REBUILD,
+                                               .rebuild = {.group = group, .node = leader, .incarnation = 1}};
+    uint64_t index;
+
+    assert_int_equal(lq_meta_propose(meta, &command, &index), LIGHTQ_OK); /* past the controller, which would refuse */
+    cluster_run_ms(cluster, 500);
+    cluster_wait(cluster, all_settled, NULL, 60);
+
+    assert_int_equal(lq_rlog_incarnation(lq_store_find(member_of(cluster, leader)->node->store, group)), 2);
+    struct equal equal = {.name = "t", .replicas = 3};
+    cluster_wait(cluster, replicas_equal, &equal, 20);
+    produce_some(cluster, group, 5);
+    cluster_free(cluster);
+}
+
+static bool meta_renewed(struct cluster *cluster, void *data)
+{
+    (void)data;
+    const struct lq_catalog_node *node = lq_catalog_node(catalog_on(cluster, 3), 3);
+    return member_of(cluster, 3)->identity.meta_incarnation == 2 && node != NULL && node->meta_incarnation == 2 &&
+           lq_meta_leader(member_of(cluster, 3)->meta, LQ_META_GROUP).node != 0;
+}
+
+static void test_meta_replica_that_is_replaced_is_made_anew(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(25);
+    assert_int_equal(create_topic(cluster, 1, "t", 1, 3), LIGHTQ_OK);
+    if (controller_of(cluster) == 3) {
+        cluster_kill(cluster, 3);
+        cluster_run_ms(cluster, 5000);
+        cluster_start(cluster, 3);
+        cluster_run_ms(cluster, 5000);
+    }
+
+    order_rebuild(cluster, LQ_META_GROUP, 3, 1);
+    cluster_wait(cluster, meta_renewed, NULL, 30);
+    cluster_wait(cluster, all_settled, NULL, 30);
+
+    assert_int_equal(lq_catalog_topic_count(catalog_on(cluster, 3)), 1);
+    cluster_kill(cluster, 3); /* and it comes back as that */
+    cluster_start(cluster, 3);
+    cluster_wait(cluster, all_settled, NULL, 30);
+    assert_int_equal(member_of(cluster, 3)->identity.meta_incarnation, 2);
+    cluster_free(cluster);
+}
+
+static bool address_known(struct cluster *cluster, void *data)
+{
+    (void)data;
+    return lq_catalog_node(catalog_on(cluster, 1), 2)->client.port == 5602 + 1000;
+}
+
+static void test_node_under_other_addresses_is_still_that_node(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(26);
+    cluster_run_ms(cluster, 3000);
+    cluster_kill(cluster, 2);
+    member_of(cluster, 2)->port_shift = 1000;
+    cluster_start(cluster, 2);
+
+    cluster_wait(cluster, address_known, NULL, 20);
+
+    assert_int_equal(lq_catalog_node(catalog_on(cluster, 1), 2)->boot, 2);
+    assert_int_equal(lq_catalog_node_count(catalog_on(cluster, 1)), 3);
+    cluster_free(cluster);
+}
+
+static bool grown(struct cluster *cluster, void *data)
+{
+    (void)data;
+    for (unsigned id = 1; id <= 4; id++) {
+        if (!member_of(cluster, id)->ready || lq_catalog_node_count(catalog_on(cluster, id)) != 4) {
+            return false;
+        }
+    }
+    struct lq_group_status status;
+    unsigned voters = 0;
+    lq_group_status(lq_host_find(member_of(cluster, controller_of(cluster))->node->host, LQ_META_GROUP), &status);
+    for (unsigned i = 0; i < status.replica_count; i++) {
+        voters += status.replicas[i].role == LQ_ROLE_VOTER;
+    }
+    return voters == 3 && status.replica_count == 4;
+}
+
+static void test_cluster_of_one_grows(void **state)
+{
+    (void)state;
+    const struct cluster_options options = {.nodes = 4, .founders = 1, .seed = 27};
+    struct cluster *cluster = cluster_new(&options);
+    cluster_up(cluster, 1);
+    assert_int_equal(create_topic(cluster, 1, "solo", 2, 0), LIGHTQ_OK);
+    assert_int_equal(lq_catalog_topic(catalog_on(cluster, 1), "solo")->replicas, 1);
+    produce_some(cluster, group_of(cluster, 1, "solo", 0), 20);
+
+    for (unsigned id = 2; id <= 4; id++) {
+        cluster_start(cluster, id);
+    }
+    cluster_wait(cluster, grown, NULL, 40);
+
+    assert_int_equal(create_topic(cluster, 4, "wide", 3, 0), LIGHTQ_OK);
+    assert_int_equal(lq_catalog_topic(catalog_on(cluster, 4), "wide")->replicas, 3);
+    cluster_kill(cluster, 1); /* three of four remember the cluster, and two of three lead it */
+    cluster_run_ms(cluster, 8000);
+    assert_int_not_equal(controller_of(cluster), 0);
+    assert_int_equal(create_topic(cluster, 2, "after", 1, 3), LIGHTQ_OK);
+    cluster_free(cluster);
+}
+
 static bool has_joined(struct cluster *cluster, void *data)
 {
     (void)data;
@@ -661,6 +818,11 @@ int main(void)
         cmocka_unit_test(test_lost_replica_is_rebuilt_and_never_new),
         cmocka_unit_test(test_damaged_replica_without_others_stays_as_it_is),
         cmocka_unit_test(test_damaged_meta_replica_is_rebuilt),
+        cmocka_unit_test(test_replaced_replica_goes_only_when_it_is_out),
+        cmocka_unit_test(test_leader_that_is_replaced_hands_over_first),
+        cmocka_unit_test(test_meta_replica_that_is_replaced_is_made_anew),
+        cmocka_unit_test(test_node_under_other_addresses_is_still_that_node),
+        cmocka_unit_test(test_cluster_of_one_grows),
         cmocka_unit_test(test_new_node_joins_and_knows_every_leader),
         cmocka_unit_test(test_node_replaced_by_another_takes_its_replicas),
         cmocka_unit_test(test_retention_trims_every_replica_alike),
