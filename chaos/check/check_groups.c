@@ -141,7 +141,7 @@ static lightq_status check_all_drained(struct lq_check *check, struct deliveries
             return status;
         }
     }
-    const struct lq_drained **last = lq_check_zeroed(deliveries->scopes.count, sizeof *last);
+    const struct lq_drained **last = lq_check_zeroed(deliveries->scopes.count, sizeof(void *));
     if (last == NULL) {
         return LIGHTQ_ENOMEM;
     }

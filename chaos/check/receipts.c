@@ -141,7 +141,7 @@ static lightq_status add_logged(struct lq_history *history, struct last *last, u
 {
     struct receipt receipt;
     uint64_t crc, deliveries;
-    if (!lq_word_hex(words[5], 8, &crc)) {
+    if (!lq_word_number(words[5], UINT32_MAX, &crc) && !lq_word_hex(words[5], 8, &crc)) {
         return lq_err_set(err, LIGHTQ_EINVAL, "\"%.*s\" is not a crc", (int)words[5].size, words[5].at);
     }
     if (!lq_word_number(words[6], LQ_HISTORY_NUMBER_MAX, &deliveries)) {

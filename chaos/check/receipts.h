@@ -4,7 +4,9 @@
  *   --acked   cluster topic partition offset|- producer sequence term batch_crc
  *   --log     topic partition offset producer sequence payload_crc deliveries
  *
- * There are no times, attempts and failures in it, so only what needs none of them is checked. */
+ * Numbers are decimal; a crc may be hexadecimal too, since it is only compared with others. "-" for an offset: stored
+ * by an earlier try, and not known where. There are no times, attempts and failures in it, so only what needs none of
+ * them is checked. */
 #ifndef LQ_CHECK_RECEIPTS_H
 #define LQ_CHECK_RECEIPTS_H
 

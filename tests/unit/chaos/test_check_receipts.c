@@ -110,12 +110,20 @@ static void test_receipts_each_log_is_a_reader_of_its_own(void **state)
     tear_down(&f);
 }
 
+static void test_receipts_crc_is_decimal_or_hexadecimal(void **state)
+{
+    (void)state;
+    judge(ACKED, LQ_READER_PIPELINE, "t 0 0 77 0 4294967295 1\nt 0 1 77 1 DEADBEEF 1\nt 1 0 77 0 0 1\n", 0);
+    judge(ACKED, LQ_READER_PIPELINE, LOG "t 0 0 77 0 3735928559 1\n", SET(value));
+}
+
 static void test_receipts_bad_acked_lines_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {
         {"c t 0\n", "acked:1: not 8 words with one space between them"},
         {ACKED "c t 0 2 77 2 1 11 9\n", "acked:4: not 8 words with one space between them"},
+        {"c t 0 -1 77 0 1 11\n", "acked:1: \"-1\" is not an offset"},
         {"c t 0 x 77 0 1 11\n", "acked:1: \"x\" is not an offset"},
         {"c t 0 0 77 x 1 11\n", "acked:1: \"x\" is not a sequence"},
         {"c t 0 0 77 0 x 11\n", "acked:1: \"x\" is not a term"},
@@ -142,6 +150,7 @@ static void test_receipts_bad_log_lines_are_refused(void **state)
         {"t 0 0\n", "log:1: not 7 words with one space between them"},
         {"t 0 - 77 0 aa 1\n", "log:1: a message was read without an offset"},
         {"t 0 0 77 0 xx 1\n", "log:1: \"xx\" is not a crc"},
+        {"t 0 0 77 0 4294967296 1\n", "log:1: \"4294967296\" is not a crc"},
         {"t 0 0 77 0 aa x\n", "log:1: \"x\" is not a count of deliveries"},
         {LOG "t 0 0 77 -1 aa 1\n", "log:4: \"-1\" is not a sequence"},
     };
@@ -195,6 +204,7 @@ int main(void)
         cmocka_unit_test(test_receipts_each_damage_is_found),
         cmocka_unit_test(test_receipts_order_of_lines_counts_only_for_ordered_readers),
         cmocka_unit_test(test_receipts_each_log_is_a_reader_of_its_own),
+        cmocka_unit_test(test_receipts_crc_is_decimal_or_hexadecimal),
         cmocka_unit_test(test_receipts_bad_acked_lines_are_refused),
         cmocka_unit_test(test_receipts_bad_log_lines_are_refused),
         cmocka_unit_test(test_receipts_longest_names_fit_and_longer_are_refused),
