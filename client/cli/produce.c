@@ -49,7 +49,11 @@ static void write_line(struct produce *produce, const struct lightq_report *repo
     lines_char(lines, ' ');
     lines_signed(lines, report->partition);
     lines_char(lines, ' ');
-    lines_signed(lines, report->offset);
+    if (report->offset == LIGHTQ_OFFSET_UNKNOWN) {
+        lines_char(lines, '-'); /* stored by an earlier try, nobody knows where any more */
+    } else {
+        lines_signed(lines, report->offset);
+    }
     lines_char(lines, ' ');
     lines_number(lines, report->producer);
     lines_char(lines, ' ');
