@@ -44,6 +44,7 @@ struct lq_front {
     uint16_t port;
     bool listening;
     unsigned connections, connections_max;
+    bool awake;      /* libzmq may have something for us that its descriptor does not tell any more */
     uint64_t queued; /* atomic: payload bytes libzmq has */
     void (*close_cb)(void *owner);
     void *close_owner;
@@ -170,28 +171,24 @@ bool lq_front_readable(struct lq_front *front)
 {
     int events = 0;
     size_t size = sizeof events;
-    if (zmq_getsockopt(front->socket, ZMQ_EVENTS, &events, &size) != 0) {
-        return zmq_errno() == EINTR; /* ask again */
+    if (!front->awake) {
+        return false;
     }
-    return (events & ZMQ_POLLIN) != 0;
+    /* Each of these questions is a system call or two inside libzmq, hence awake. */
+    if (zmq_getsockopt(front->socket, ZMQ_EVENTS, &events, &size) == 0) {
+        front->awake = (events & ZMQ_POLLIN) != 0;
+    }
+    return front->awake;
 }
 
 bool lq_front_turn(struct lq_front *front)
 {
     uint64_t bytes = 0;
-    unsigned count = 0;
-    while (lq_front_readable(front)) {
-        if (count == TURN_MESSAGES_MAX || bytes > TURN_BYTES_MAX) {
-            front->counters->bytes_in += bytes;
-            return true;
-        }
-        if (!receive_one(front, &bytes)) {
-            break;
-        }
-        count++;
+    for (unsigned count = 0; front->awake && count < TURN_MESSAGES_MAX && bytes < TURN_BYTES_MAX; count++) {
+        front->awake = receive_one(front, &bytes);
     }
     front->counters->bytes_in += bytes;
-    return false;
+    return front->awake;
 }
 
 /* ---- out */
@@ -269,6 +266,7 @@ static lightq_status front_send(struct lq_outlet *outlet, lq_peer peer, const st
     uint8_t *bytes = zmq_msg_data(&id);
     bytes[0] = 0;
     memcpy(bytes + 1, &peer, sizeof peer);
+    front->awake = true; /* sending takes in what libzmq has to say, and with it the wake-up */
     int error = send_part(front, &id, ZMQ_SNDMORE);
     if (error == 0) {
         /* From here on the connection has been chosen; if it breaks, libzmq drops the rest by itself. */
@@ -347,12 +345,12 @@ static void on_monitor(uv_poll_t *poll, int status, int events)
     read_monitor(poll->data);
 }
 
-/* Only wakes the loop: lq_front_turn does the work. */
+/* lq_front_turn, later in this turn of the loop, does the work. */
 static void on_readable(uv_poll_t *poll, int status, int events)
 {
-    (void)poll;
     (void)status;
     (void)events;
+    ((struct lq_front *)poll->data)->awake = true;
 }
 
 /* ---- life */
@@ -491,6 +489,7 @@ lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *optio
         return lq_err_set(err, LIGHTQ_ENOMEM, "watch the client port: %s", uv_strerror(error));
     }
     read_monitor(front);
+    front->awake = true; /* the first look makes the descriptor tell */
     *out = front;
     return LIGHTQ_OK;
 }

@@ -382,9 +382,23 @@ static void begin_draining(struct lq_process *process)
     }
 }
 
+/* Whether there is anybody to hand leaderships to. */
+static bool has_company(const struct lq_process *process)
+{
+    const struct lq_catalog *catalog = lq_meta_catalog(process->shard.meta);
+    struct lq_link *link = lq_transport_link(process->shard.transport);
+    for (size_t i = 0; i < lq_catalog_node_count(catalog); i++) {
+        const struct lq_catalog_node *node = lq_catalog_node_at(catalog, i);
+        if (node->id != process->options->node_id && link->ops->connected(link, node->id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_drained(struct lq_process *process)
 {
-    if (process->shard.host == NULL || lq_host_leading(process->shard.host) == 0) {
+    if (process->shard.host == NULL || lq_host_leading(process->shard.host) == 0 || !has_company(process)) {
         return true;
     }
     if (lq_clock_monotonic_us(process->clock) < process->drain_until_us) {

@@ -289,14 +289,12 @@ static void test_front_turn_is_bounded(void **state)
     for (int i = 0; i < 900; i++) {
         say(client, "x", 0);
     }
-    /* Until all of it is inside libzmq's queue, nothing is taken in. */
     uint64_t until_us = lq_clock_monotonic_us(lq_clock_system()) + DEADLINE_US;
-    unsigned most = 0;
     while (f->received < 900 && lq_clock_monotonic_us(lq_clock_system()) < until_us) {
+        (void)uv_run(&f->loop, UV_RUN_NOWAIT);
         unsigned before = f->received;
         bool more = lq_front_turn(f->front);
         unsigned taken = f->received - before;
-        most = taken > most ? taken : most;
         assert_true(taken <= 256);
         assert_true(!more || taken > 0);
     }
