@@ -46,6 +46,8 @@ struct lq_background {
     uint64_t install;
     size_t trim_count;
     bool synced_directory;
+    bool no_index; /* TASK_SEAL: the segment is only synced */
+    bool has_run;
 };
 
 struct lq_background *lq_background_new(struct lq_store *store)
@@ -77,6 +79,8 @@ static void clear(struct lq_background *bg)
     bg->task = TASK_NONE;
     bg->log = NULL;
     bg->synced_directory = false;
+    bg->no_index = false;
+    bg->has_run = false;
 }
 
 void lq_background_free(struct lq_background *background)
@@ -297,15 +301,14 @@ static bool build_seal(struct lq_background *bg, struct lq_rlog *log, lightq_sta
     if (log->directory_dirty) {
         add_sync_dir(bg, log->dir);
     }
-    size_t hard_ops = bg->op_count;
-    if (index_of(log, segment, &index) != LIGHTQ_OK || lq_index_encode(&owner, &index, &bg->blob, &size) != LIGHTQ_OK) {
-        bg->out_of_memory = true;
-        free(index.runs);
-        return true;
-    }
+    bg->hard_ops = bg->op_count;
+    bool has_index =
+        index_of(log, segment, &index) == LIGHTQ_OK && lq_index_encode(&owner, &index, &bg->blob, &size) == LIGHTQ_OK;
     free(index.runs);
-    *status = build_file(bg, ".idx", size, true, err);
-    bg->hard_ops = *status == LIGHTQ_OK ? hard_ops : 0;
+    if (!has_index || build_file(bg, ".idx", size, true, err) != LIGHTQ_OK) {
+        bg->op_count = bg->hard_ops; /* it is synced, at least; the next start makes its index */
+        bg->no_index = true;
+    }
     return true;
 }
 
@@ -502,12 +505,12 @@ static void done_install(struct lq_background *bg, struct lq_rlog *log, lightq_s
 
 static void done_seal(struct lq_background *bg, struct lq_rlog *log, lightq_status status)
 {
-    if (bg->held_count == 0) {
+    if (bg->held_count == 0 || !bg->has_run) {
         return;
     }
     struct lq_segment *segment = bg->held[0];
-    segment->indexed = status == LIGHTQ_OK;
-    segment->index_failed = status != LIGHTQ_OK;
+    segment->indexed = status == LIGHTQ_OK && !bg->no_index;
+    segment->index_failed = !segment->indexed;
     segment->allocated = bg->ops[0].offset;
     lq_segment_set_dirty(log, segment, false);
     lq_rlog_settle_need(log);
@@ -659,6 +662,7 @@ static void begin(struct lq_background *bg)
     }
     bg->synced_directory = (bg->task == TASK_SYNC) || bg->task == TASK_CHECKPOINT || bg->task == TASK_SEAL;
     bg->busy = true;
+    bg->has_run = true;
 }
 
 static bool submit(struct lq_background *bg)

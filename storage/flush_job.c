@@ -557,6 +557,7 @@ static void build_frame(struct lq_flush *flush)
         }
     }
     build_marks(flush);
+    lq_frame_end(&flush->frame);
     size_t iov_at = flush->iov_count;
     add_iov(flush, NULL, 0); /* the records; where they lie is known at the end */
     for (size_t i = 0; i < flush->part_count && !flush->out_of_memory; i++) {

@@ -96,7 +96,7 @@ static lightq_status rewrite_entries(struct lq_replay *replay, struct lq_heal *h
                                                  .group = heal->log->group,
                                                  .incarnation = heal->log->incarnation,
                                                  .first = segment->first,
-                                                 .journal = replay->newest};
+                                                 .journal = replay->oldest};
         lq_segment_header_encode(segment->header, &header);
         status = rewriter_add(rewriter, segment->header, LQ_SEGMENT_HEADER_BYTES, err);
     }
@@ -123,9 +123,11 @@ static lightq_status heal_segment(struct lq_replay *replay, struct lq_heal *heal
                                   uint8_t *chunk, bool *changed, struct lq_err *err)
 {
     struct lq_store *store = replay->store;
-    bool rewrite = segment->last >= segment->first && segment->last >= heal->rewrite_from;
+    bool is_empty = segment->last < segment->first; /* then it has only a header */
+    bool rewrite = (is_empty ? segment->first : segment->last) >= heal->rewrite_from;
     bool shorten = segment->on_disk && segment->allocated != segment->length;
-    if (!rewrite && !shorten) {
+    bool was_cut = heal->is_unfinished && segment == heal->log->segments[heal->log->segment_count - 1];
+    if (!rewrite && !shorten && !was_cut) {
         return LIGHTQ_OK;
     }
     *changed = true;
@@ -200,7 +202,7 @@ lightq_status lq_heal_log(struct lq_replay *replay, struct lq_heal *heal, struct
     if (status == LIGHTQ_OK && chunk == NULL) {
         status = lq_err_set(err, LIGHTQ_ENOMEM, "%s: no memory to repair it", log->dir);
     }
-    changed = changed || heal->remove.count > 0 || heal->temporary_count > 0;
+    changed = changed || heal->remove.count > 0 || heal->temporary_count > 0 || heal->is_unfinished;
     if (status == LIGHTQ_OK) {
         status = remove_files(replay, heal, err);
     }

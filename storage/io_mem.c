@@ -92,6 +92,9 @@ lightq_status lq_mem_gate_pass(struct lq_io_mem *mem, unsigned verb, const char 
         mem->changes++;
         if (mem->changes == mem->crash_at) {
             mem->is_crashed = true;
+            if (mem->is_kill) {
+                return lq_mem_crashed(mem, path, err);
+            }
             gate->cut_short = true;
         }
     }
@@ -282,6 +285,13 @@ uint64_t lq_io_mem_changes(const struct lq_io_mem *mem)
 void lq_io_mem_crash_after(struct lq_io_mem *mem, uint64_t n)
 {
     mem->crash_at = n == 0 ? 0 : mem->changes + n;
+    mem->is_kill = false;
+}
+
+void lq_io_mem_kill_after(struct lq_io_mem *mem, uint64_t n)
+{
+    mem->crash_at = n == 0 ? 0 : mem->changes + n;
+    mem->is_kill = true;
 }
 
 bool lq_io_mem_crashed(const struct lq_io_mem *mem)
@@ -294,6 +304,11 @@ lightq_status lq_io_mem_crash(struct lq_io_mem *mem, enum lq_io_mem_crash_mode m
     power_off(mem);
     struct lq_mem_random random = {.state = seed};
     return lq_mem_tree_crash(mem->tree, mode, &random);
+}
+
+void lq_io_mem_kill(struct lq_io_mem *mem)
+{
+    power_off(mem);
 }
 
 struct lq_io_mem_image {

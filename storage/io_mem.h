@@ -79,6 +79,12 @@ enum lq_io_mem_crash_mode {
  */
 lightq_status lq_io_mem_crash(struct lq_io_mem *mem, enum lq_io_mem_crash_mode mode, uint64_t seed) LQ_MUST_CHECK;
 
+/* As lq_io_mem_crash_after, for lq_io_mem_kill: the @n-th change does not begin. */
+void lq_io_mem_kill_after(struct lq_io_mem *mem, uint64_t n);
+/* The process dies, the machine does not: jobs are gone without their callbacks, open files and the lock are gone,
+ * orders to crash are taken back; reads show what they did, and what was not durable still is not. */
+void lq_io_mem_kill(struct lq_io_mem *mem);
+
 /* ---- faults ---- */
 
 /* What can be counted and made to fail: the values of enum lq_io_kind, and the blocking calls. */

@@ -61,6 +61,7 @@ struct lq_io_mem {
     uint64_t changes;
     uint64_t crash_at; /* the change that is cut short; 0: none */
     bool is_crashed;
+    bool is_kill; /* at crash_at the process dies: that change does not begin */
 
     struct lq_mem_fault faults[LQ_IO_MEM_FAULTS_MAX];
     size_t fault_count;

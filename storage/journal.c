@@ -115,6 +115,12 @@ void lq_frame_begin(struct lq_writer *writer)
     }
 }
 
+void lq_frame_end(struct lq_writer *writer)
+{
+    const struct lq_record record = {.type = LQ_RECORD_END, .group = UINT64_MAX, .incarnation = UINT32_MAX};
+    lq_record_write(writer, &record);
+}
+
 void lq_frame_seal(struct lq_writer *writer, size_t frame_at, uint64_t entry_bytes, uint64_t sequence, uint64_t salt,
                    enum lq_frame_kind kind)
 {

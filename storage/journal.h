@@ -58,7 +58,8 @@ enum lq_frame_kind {
     X(INSTALL_BEGIN, 9, 2) /* last index of the checkpoint, number of the install */                     \
     X(INSTALL_DONE, 10, 2) /* the same */                                                                \
     X(TRIM, 11, 1)         /* last index dropped */                                                      \
-    X(ENTRIES, 12, 3)      /* first index, count, bytes */
+    X(ENTRIES, 12, 3)      /* first index, count, bytes */                                               \
+    X(END, 13, 0)          /* the last of every frame but CLOSED: its last byte is not zero, so it is there in full */
 
 enum lq_record_type {
 #define X(name, number, fields) LQ_RECORD_##name = number,
@@ -137,6 +138,8 @@ struct lq_journal {
 
 /* Begins a frame in @writer (empty): room for its header. */
 void lq_frame_begin(struct lq_writer *writer);
+/* The END record. */
+void lq_frame_end(struct lq_writer *writer);
 /* Fills in the header, once all records are written; @entry_bytes follow them. Can be done again after a change. */
 void lq_frame_seal(struct lq_writer *writer, size_t frame_at, uint64_t entry_bytes, uint64_t sequence, uint64_t salt,
                    enum lq_frame_kind kind);

@@ -269,7 +269,18 @@ static lightq_status read_header(struct walk *walk, uint64_t first)
     bool torn = available < LQ_SEGMENT_HEADER_BYTES || lq_scan_has_zero_piece(at, 0, LQ_SEGMENT_HEADER_BYTES);
     if (!torn) {
         status = lq_segment_header_decode(at, path, &header, &reason);
-        return status == LIGHTQ_OK ? check_header(walk, &header, first) : of_file(walk, status, &reason);
+        if (status == LIGHTQ_OK) {
+            return check_header(walk, &header, first);
+        }
+        struct lq_err ignored;
+        enum lq_found found = LQ_FOUND_ROTTEN;
+        struct lq_entry entry;
+        uint64_t size = 0;
+        lightq_status scanned =
+            lq_scan_entry(&walk->scan, LQ_SEGMENT_HEADER_BYTES, &found, &entry, &size, &ignored, &ignored);
+        if (status != LIGHTQ_ECORRUPT || scanned != LIGHTQ_OK || found != LQ_FOUND_END) {
+            return of_file(walk, status, &reason);
+        } /* else the write of the header failed half-way, and nothing was written behind it */
     }
     if (first <= walk->watermark && lq_view_find(walk->group, first) == NULL) {
         return judge_damaged(walk, "segment %" PRIu64 " has no header, entries up to %" PRIu64 " were durable", first,
@@ -609,6 +620,7 @@ lightq_status lq_recover_log(struct lq_replay *replay, struct lq_replay_group *g
         .replay = replay, .group = group, .log = log, .heal = heal, .owner = lq_rlog_owner(log), .err = err};
     heal->log = log;
     heal->group = group;
+    heal->is_unfinished = journal.cut != 0 || journal.install_number != 0;
     lightq_status status = run(&walk);
     free(walk.firsts);
     free(walk.checkpoints);

@@ -191,8 +191,9 @@ static lightq_status judge_head(struct lq_replay_file *file, uint64_t position, 
     if (available < FRAME_ALIGN || lq_get_u64(at) == 0) {
         return LIGHTQ_OK; /* magic and crc are in one sector */
     }
-    *found = LQ_FOUND_ROTTEN;
     if (lq_get_u32(at) != LQ_FRAME_MAGIC) {
+        bool begun = lq_scan_is_zero(at + FRAME_ALIGN, available - FRAME_ALIGN); /* the write failed half-way */
+        *found = begun ? LQ_FOUND_TORN : LQ_FOUND_ROTTEN;
         return LIGHTQ_OK;
     }
     *found = LQ_FOUND_TORN;
@@ -200,6 +201,9 @@ static lightq_status judge_head(struct lq_replay_file *file, uint64_t position, 
         return LIGHTQ_OK;
     }
     uint64_t size = lq_get_u64(at + 8);
+    if (lq_scan_is_zero(at + 16, LQ_FRAME_HEADER_BYTES - 16)) {
+        return LIGHTQ_OK; /* half a header */
+    }
     uint64_t head = LQ_FRAME_HEADER_BYTES + (uint64_t)lq_get_u32(at + 32);
     if (size < head || size % FRAME_ALIGN != 0) {
         *found = LQ_FOUND_ROTTEN; /* the header is all there, and contradicts itself */
@@ -209,7 +213,7 @@ static lightq_status judge_head(struct lq_replay_file *file, uint64_t position, 
         return LIGHTQ_OK; /* beyond the end of the file */
     }
     status = lq_scan_bytes(&file->scan, position, (size_t)head, &at, &available, err);
-    if (status == LIGHTQ_OK && available == head && !lq_scan_has_zero_piece(at, position, head)) {
+    if (status == LIGHTQ_OK && available == head && at[head - 1] != 0 && !lq_scan_has_zero_piece(at, position, head)) {
         *found = LQ_FOUND_ROTTEN;
     }
     return status;
@@ -525,10 +529,12 @@ static lightq_status file_head(struct lq_replay *replay, struct lq_replay_file *
                               header->number, header->shard);
         }
         status = frame_head(file, LQ_JOURNAL_HEADER_BYTES, header->salt, false, first, &sound, err);
-    } else if (zero) {
-        status = LIGHTQ_OK;
     } else {
-        return damaged(file, 0, err);
+        status = lq_scan_bytes(&file->scan, LQ_JOURNAL_HEADER_BYTES, FRAME_ALIGN, &at, &available, err);
+        if (status == LIGHTQ_OK && !zero && !lq_scan_is_zero(at, available)) {
+            return damaged(file, 0, err);
+        }
+        zero = true; /* not there, or half-way: with nothing behind it the file was never begun */
     }
     if (status != LIGHTQ_OK || sound) {
         *usable = sound && first->kind == LQ_JOURNAL_SNAPSHOT;
@@ -644,6 +650,7 @@ lightq_status lq_replay_run(struct lq_replay *replay, struct lq_store *store, st
             file->used = false;
             continue;
         }
+        replay->oldest = replay->oldest != 0 ? replay->oldest : file->number;
         replay->newest = file->number;
         replay->newest_at = i;
         replay->newest_salt = header.salt;

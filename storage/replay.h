@@ -47,6 +47,7 @@ struct lq_replay {
     struct lq_replay_group *groups;
     struct lq_replay_known *known;
     uint64_t sequence;   /* of the last frame */
+    uint64_t oldest;     /* number of the oldest file used; surely durable */
     uint64_t newest;     /* number of the newest file used; 0: none is */
     size_t newest_at;    /* it, in files */
     uint64_t newest_end; /* behind its last frame */

@@ -265,6 +265,9 @@ void lq_rlog_fail(struct lq_rlog *log, lightq_status status, const struct lq_err
 
 bool lq_rlog_has_pending(const struct lq_rlog *log)
 {
+    if (log->store->journal_failed) {
+        return false; /* nothing can become durable any more */
+    }
     if (log->destroyed) {
         return !log->destroy_durable;
     }

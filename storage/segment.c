@@ -217,7 +217,7 @@ lightq_status lq_scan_bytes(struct lq_scan *scan, uint64_t position, size_t size
     return LIGHTQ_OK;
 }
 
-static bool is_zero(const uint8_t *bytes, uint64_t size)
+bool lq_scan_is_zero(const uint8_t *bytes, uint64_t size)
 {
     for (uint64_t i = 0; i < size; i++) {
         if (bytes[i] != 0) {
@@ -235,7 +235,7 @@ bool lq_scan_has_zero_piece(const uint8_t *bytes, uint64_t position, uint64_t si
         if (piece > size - done) {
             piece = size - done;
         }
-        if (is_zero(bytes + done, piece)) {
+        if (lq_scan_is_zero(bytes + done, piece)) {
             return true;
         }
         done += piece;
@@ -244,7 +244,8 @@ bool lq_scan_has_zero_piece(const uint8_t *bytes, uint64_t position, uint64_t si
 }
 
 /* An entry whose start is there: present in full or not, sound or not. A torn write leaves a sector as it was (zeros
- * behind what was written before) or as it should be, so wrong bytes without a zero piece are not from tearing. */
+ * behind what was written before) or as it should be, and one that failed half-way leaves zeros behind its begin; so
+ * wrong bytes without a zero piece, and with a last byte that is not zero, are neither. */
 static lightq_status judge_entry(struct lq_scan *scan, uint64_t position, uint32_t length, enum lq_found *found,
                                  struct lq_entry *entry, uint64_t *size, struct lq_err *text, struct lq_err *err)
 {
@@ -265,7 +266,7 @@ static lightq_status judge_entry(struct lq_scan *scan, uint64_t position, uint32
         *found = LQ_FOUND_ENTRY;
         return LIGHTQ_OK;
     }
-    bool torn = available < length || lq_scan_has_zero_piece(bytes, position, length);
+    bool torn = available < length || bytes[length - 1] == 0 || lq_scan_has_zero_piece(bytes, position, length);
     *found = torn ? LQ_FOUND_TORN : LQ_FOUND_ROTTEN;
     return LIGHTQ_OK;
 }
@@ -280,15 +281,17 @@ lightq_status lq_scan_entry(struct lq_scan *scan, uint64_t position, enum lq_fou
     if (status != LIGHTQ_OK) {
         return status;
     }
-    if (available < ENTRY_START_BYTES || is_zero(bytes, ENTRY_START_BYTES)) {
+    if (available < ENTRY_START_BYTES || lq_scan_is_zero(bytes, ENTRY_START_BYTES)) {
         (void)lq_err_set(text, LIGHTQ_ECORRUPT, "no entry is there");
         return LIGHTQ_OK;
     }
     uint32_t length = lq_get_u32(bytes + 4);
     if (length < LQ_ENTRY_HEADER_BYTES || length > LQ_ENTRY_BYTES_MAX) {
         (void)lq_err_set(text, LIGHTQ_ECORRUPT, "an entry with the impossible length %" PRIu32, length);
-        *found = LQ_FOUND_ROTTEN;
-        return LIGHTQ_OK;
+        status = lq_scan_bytes(scan, position, LQ_ENTRY_HEADER_BYTES, &bytes, &available, err);
+        bool begun = status == LIGHTQ_OK && lq_scan_is_zero(bytes + ENTRY_START_BYTES, available - ENTRY_START_BYTES);
+        *found = begun ? LQ_FOUND_TORN : LQ_FOUND_ROTTEN;
+        return status;
     }
     return judge_entry(scan, position, length, found, entry, size, text, err);
 }

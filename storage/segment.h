@@ -105,7 +105,7 @@ struct lq_point lq_segment_point_before(const struct lq_segment *segment, uint64
 enum lq_found {
     LQ_FOUND_ENTRY,  /* whole and sound by itself; whether it chains is for the caller */
     LQ_FOUND_END,    /* nothing: the end of the file, or zeros where an entry would say its length */
-    LQ_FOUND_TORN,   /* part of an entry: cut off, or with sectors that were never written */
+    LQ_FOUND_TORN,   /* part of an entry: cut off, or with sectors, or an end, that were never written */
     LQ_FOUND_ROTTEN, /* bytes that no torn write leaves */
 };
 
@@ -132,6 +132,7 @@ lightq_status lq_scan_bytes(struct lq_scan *scan, uint64_t position, size_t size
 lightq_status lq_scan_entry(struct lq_scan *scan, uint64_t position, enum lq_found *found, struct lq_entry *entry,
                             uint64_t *size, struct lq_err *text, struct lq_err *err) LQ_MUST_CHECK;
 
+bool lq_scan_is_zero(const uint8_t *bytes, uint64_t size);
 /* True when some piece of [position, position + size), cut at multiples of 512, is all zeros: what an unwritten sector
  * looks like. @bytes are those of the range. */
 bool lq_scan_has_zero_piece(const uint8_t *bytes, uint64_t position, uint64_t size);

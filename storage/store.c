@@ -93,6 +93,7 @@ uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uin
     {
         snapshot_group(zombie, writer, need_from, &lowest);
     }
+    lq_frame_end(writer);
     return lowest;
 }
 

@@ -178,7 +178,9 @@ struct lq_entry_ref make_entry(uint64_t group, uint64_t index, uint64_t term, ui
 {
     uint64_t size = lq_entry_size(payload_size);
     struct lq_slab *slab = lq_slab_new(size);
-    assert_non_null(slab);
+    if (slab == NULL) {
+        return (struct lq_entry_ref){.slab = NULL};
+    }
     for (uint32_t i = 0; i < payload_size; i++) {
         slab->bytes[LQ_ENTRY_HEADER_BYTES + i] = payload_byte(group, index, term, i);
     }

@@ -60,7 +60,7 @@ struct lq_rlog *fixture_find(struct fixture *f, uint64_t group, struct told *tol
 /* Payload bytes of an entry: derived from group, index and term. */
 uint8_t payload_byte(uint64_t group, uint64_t index, uint64_t term, uint32_t i);
 uint64_t entry_offset(uint64_t index); /* base_offset of the entries made here: 2 messages each */
-/* An encoded entry in a slab of its own. @type LQ_ENTRY_COMMAND mostly. */
+/* An encoded entry in a slab of its own; slab NULL when out of memory. @type LQ_ENTRY_COMMAND mostly. */
 struct lq_entry_ref make_entry(uint64_t group, uint64_t index, uint64_t term, uint64_t prev_term, uint32_t payload_size,
                                enum lq_entry_type type);
 /* Appends @count entries of @term with payloads of @payload_size. */

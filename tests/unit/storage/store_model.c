@@ -50,7 +50,7 @@ static void on_installed(void *owner, uint64_t last_index)
     struct model_group *group = owner;
     assert_int_equal(last_index + 1, group->now.first);
     alts_drop(group);
-    group->now.first_before = group->now.first;
+    group->now.first_count = 0;
     group->now.must = last_index;
     group->now.may_be_absent = false;
 }
@@ -60,8 +60,8 @@ static void on_failed(void *owner, lightq_status status, const struct lq_err *er
     struct model_group *group = owner;
     (void)status;
     (void)err;
+    assert_true(group->model->tolerant || lq_io_mem_crashed(group->model->f->mem));
     group->failed = true;
-    group->model->broken = true;
 }
 
 static const struct lq_rlog_events model_events = {
@@ -85,11 +85,19 @@ void model_deinit(struct model *model)
     }
 }
 
+/* False: no room, or no memory: the step is not taken. */
+static bool alt_reserve(struct model_group *group)
+{
+    if (group->alt_count == MODEL_ALTS) {
+        return false;
+    }
+    struct model_log *alts = realloc(group->alts, (group->alt_count + 1) * sizeof *alts);
+    group->alts = alts != NULL ? alts : group->alts;
+    return alts != NULL;
+}
+
 static void alt_push(struct model_group *group)
 {
-    assert_true(group->alt_count < MODEL_ALTS);
-    group->alts = realloc(group->alts, (group->alt_count + 1) * sizeof *group->alts);
-    assert_non_null(group->alts);
     group->alts[group->alt_count++] = group->now;
 }
 
@@ -111,7 +119,7 @@ static void settled(struct model_group *group)
         return;
     }
     now->may_be_absent = false;
-    now->first_before = now->first;
+    now->first_count = 0;
     now->must = now->last;
     for (uint64_t i = 0; i < MODEL_INDEXES; i++) {
         now->possible[i] = i >= now->first && i <= now->last ? 1u << now->term[i] : 0;
@@ -127,8 +135,11 @@ static bool ok(struct model *model, lightq_status status)
     if (status == LIGHTQ_OK) {
         return true;
     }
-    if (lq_io_mem_crashed(model->f->mem) || lq_io_mem_faults_hit(model->f->mem) > 0) {
+    if (lq_io_mem_crashed(model->f->mem)) {
         model->broken = true;
+        return false;
+    }
+    if (model->tolerant) {
         return false;
     }
     fail_msg("%s: %s", model->step, lightq_status_name(status));
@@ -144,7 +155,7 @@ static void step_create(struct model *model, struct model_group *group)
         return;
     }
     group->used = true;
-    group->now = (struct model_log){.incarnation = incarnation, .may_be_absent = true, .first = 1, .first_before = 1};
+    group->now = (struct model_log){.incarnation = incarnation, .may_be_absent = true, .first = 1};
     votes_reset(&group->now, 0, 0);
     lq_rlog_set_events(group->log, &model_events, group);
 }
@@ -153,6 +164,7 @@ static void step_append(struct model *model, struct model_group *group, const st
 {
     struct model_log *now = &group->now;
     struct lq_entry_ref refs[32];
+    bool has_memory = true;
     assert_true(step->count <= 32);
     uint64_t prev_term = now->last >= now->first ? now->term[now->last] : lq_rlog_term_at(group->log, now->last);
     uint64_t term = step->term > prev_term ? step->term : prev_term;
@@ -160,8 +172,9 @@ static void step_append(struct model *model, struct model_group *group, const st
         uint64_t index = now->last + 1 + i;
         uint32_t size = step->size + (uint32_t)(index * 7 % 23);
         refs[i] = make_entry(group->group, index, term, i == 0 ? prev_term : term, size, LQ_ENTRY_COMMAND);
+        has_memory = has_memory && refs[i].slab != NULL;
     }
-    lightq_status status = lq_rlog_append(group->log, refs, step->count);
+    lightq_status status = has_memory ? lq_rlog_append(group->log, refs, step->count) : LIGHTQ_ENOMEM;
     for (uint64_t i = 0; i < step->count; i++) {
         lq_slab_unref(refs[i].slab);
     }
@@ -238,11 +251,12 @@ static void step_trim(struct model *model, struct model_group *group)
 {
     struct lq_checkpoint checkpoint;
     uint64_t point = lq_rlog_trim_point(group->log, lq_rlog_durable(group->log), &checkpoint);
-    if (point == 0) {
+    if (point == 0 || group->now.first_count == MODEL_FIRSTS) {
         return;
     }
     assert_int_equal(checkpoint.last_index, point);
     if (ok(model, lq_rlog_trim(group->log, point))) {
+        group->now.firsts[group->now.first_count++] = group->now.first;
         group->now.first = point + 1;
     }
 }
@@ -251,7 +265,7 @@ static void step_install(struct model *model, struct model_group *group, uint64_
 {
     char text[32];
     uint64_t last = group->now.last + ahead;
-    if (group->alt_count == MODEL_ALTS) {
+    if (!alt_reserve(group)) {
         return;
     }
     uint64_t term = (group->now.last >= group->now.first ? group->now.term[group->now.last] : 1) + 1;
@@ -263,7 +277,7 @@ static void step_install(struct model *model, struct model_group *group, uint64_
     alt_push(group);
     struct model_log *now = &group->now;
     now->first = last + 1;
-    now->first_before = last + 1;
+    now->first_count = 0;
     now->last = last;
     now->must = last;
     memset(now->possible, 0, sizeof now->possible);
@@ -271,7 +285,7 @@ static void step_install(struct model *model, struct model_group *group, uint64_
 
 static void step_destroy(struct model_group *group)
 {
-    if (group->alt_count == MODEL_ALTS) {
+    if (!alt_reserve(group)) {
         return;
     }
     alt_push(group);
@@ -308,7 +322,7 @@ static void settle(struct model *model)
     for (unsigned i = 0; i < 10000 && !model->broken; i++) {
         lq_store_flush(model->f->store);
         if (!lq_io_mem_run_one(model->f->mem) && lq_store_idle(model->f->store)) {
-            for (unsigned g = 0; g < MODEL_GROUPS && !lq_io_mem_crashed(model->f->mem); g++) {
+            for (unsigned g = 0; g < MODEL_GROUPS && !lq_io_mem_crashed(model->f->mem) && !model->tolerant; g++) {
                 settled(&model->groups[g]);
             }
             return;
@@ -328,7 +342,7 @@ static void step_reopen(struct model *model)
 {
     bool closed = false;
     settle(model);
-    if (model->broken) {
+    if (model->broken || model->tolerant) {
         return;
     }
     lq_store_close(model->f->store, on_model_closed, &closed);
@@ -495,10 +509,18 @@ static const char *mismatch(struct fixture *f, struct lq_rlog *log, const struct
     uint64_t voted_for = 0;
     uint64_t first = lq_rlog_first(log);
     uint64_t last = lq_rlog_last(log);
+    struct lq_checkpoint newest;
+    struct lq_err err;
+    uint8_t *bytes = NULL;
+    char text[32];
     if (lq_rlog_incarnation(log) != want->incarnation) {
         return "another incarnation";
     }
-    if (first != want->first && first != want->first_before) {
+    bool first_ok = first == want->first;
+    for (unsigned i = 0; i < want->first_count; i++) {
+        first_ok = first_ok || first == want->firsts[i];
+    }
+    if (!first_ok) {
         return "begins elsewhere";
     }
     if (last < want->must) {
@@ -526,6 +548,15 @@ static const char *mismatch(struct fixture *f, struct lq_rlog *log, const struct
             return "an entry of another term, or one that was cut";
         }
     }
+    if (lq_rlog_load_checkpoint(log, last, true, &newest, &bytes, &err) == LIGHTQ_OK) {
+        state_text(text, newest.last_index);
+        bool same = newest.state_size == strlen(text) && memcmp(newest.state, text, strlen(text)) == 0;
+        bool fits = newest.last_index <= last && newest.last_term == lq_rlog_term_at(log, newest.last_index);
+        free(bytes);
+        if (!same || !fits) {
+            return "the newest checkpoint has another state";
+        }
+    }
     return check_base(f, log);
 }
 
@@ -537,7 +568,7 @@ static void adopt(struct model_group *group, const struct model_log *matched)
     struct model_log now = *matched;
     now.may_be_absent = false;
     now.first = lq_rlog_first(log);
-    now.first_before = now.first;
+    now.first_count = 0;
     now.last = lq_rlog_last(log);
     now.must = now.last;
     memset(now.possible, 0, sizeof now.possible);

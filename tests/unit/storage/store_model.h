@@ -9,15 +9,17 @@
 #define MODEL_INDEXES 512
 #define MODEL_VOTES   64
 #define MODEL_ALTS    4
+#define MODEL_FIRSTS  16
 
 /* One replica's log. */
 struct model_log {
     uint32_t incarnation;
-    bool may_be_absent;    /* its creation, or its destruction, is not known to be durable */
-    uint64_t first;        /* as last asked for */
-    uint64_t first_before; /* also allowed */
-    uint64_t last;         /* as last asked for */
-    uint64_t must;         /* entries up to here must be there, as in term[] */
+    bool may_be_absent;            /* its creation, or its destruction, is not known to be durable */
+    uint64_t first;                /* as last asked for */
+    uint64_t firsts[MODEL_FIRSTS]; /* also allowed: what earlier trims left, which may be all that is durable */
+    unsigned first_count;
+    uint64_t last; /* as last asked for */
+    uint64_t must; /* entries up to here must be there, as in term[] */
     uint8_t term[MODEL_INDEXES];
     uint32_t possible[MODEL_INDEXES]; /* bits of the terms an entry may have */
     uint64_t vote_terms[MODEL_VOTES]; /* [told] or any later one is allowed */
@@ -42,7 +44,8 @@ struct model {
     struct fixture *f;
     struct model_group groups[MODEL_GROUPS];
     uint64_t random;
-    bool broken;      /* a call failed because of the injected fault: the workload ends */
+    bool broken;      /* the power is gone: the workload ends */
+    bool tolerant;    /* faults are injected: calls may fail, and only what is told is known to be durable */
     const char *step; /* for messages */
     uint64_t step_count;
 };

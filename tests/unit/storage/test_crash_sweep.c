@@ -161,12 +161,17 @@ struct cut {
     enum lq_io_mem_crash_mode mode;
     uint64_t seed;
     const char *name;
+    bool is_kill; /* the process goes, the power only after the next start */
 };
 
 static const struct cut CUTS[] = {
-    {LQ_IO_MEM_KEEP, 0, "keep"},   {LQ_IO_MEM_LOSE, 0, "lose"},   {LQ_IO_MEM_TEAR, 1, "tear 1"},
-    {LQ_IO_MEM_TEAR, 2, "tear 2"}, {LQ_IO_MEM_TEAR, 3, "tear 3"},
+    {LQ_IO_MEM_KEEP, 0, "keep", false},      {LQ_IO_MEM_LOSE, 0, "lose", false},
+    {LQ_IO_MEM_TEAR, 1, "tear 1", false},    {LQ_IO_MEM_TEAR, 2, "tear 2", false},
+    {LQ_IO_MEM_TEAR, 3, "tear 3", false},    {LQ_IO_MEM_LOSE, 0, "kill, lose", true},
+    {LQ_IO_MEM_TEAR, 4, "kill, tear", true},
 };
+
+#define CUT_COUNT (sizeof CUTS / sizeof CUTS[0])
 
 /* LIGHTQ_SWEEP_TRACE=<n> shows what led to crash point n, and what it left. */
 static void show(struct fixture *f, uint64_t n)
@@ -178,6 +183,24 @@ static void show(struct fixture *f, uint64_t n)
     }
 }
 
+/* What was begun at the cut is gone in one of the ways; then the store is opened again, and holds what it must. */
+static void cut_and_check(struct fixture *f, struct model *model, const struct cut *cut, uint64_t seed)
+{
+    if (cut->is_kill) {
+        if (f->store != NULL) {
+            lq_store_abandon(f->store);
+            f->store = NULL;
+        }
+        lq_io_mem_kill(f->mem);
+        fixture_open(f);
+        model_check(model);
+    }
+    fixture_crash(f, cut->mode, seed);
+    fixture_open(f);
+    model_check(model);
+    model_go_on(model);
+}
+
 /* Names the point before it is tried, so that a failure says where it is. */
 static void name_point(const struct workload *workload, const struct cut *cut, uint64_t n, uint64_t m)
 {
@@ -187,12 +210,22 @@ static void name_point(const struct workload *workload, const struct cut *cut, u
     }
 }
 
+static void order_cut(struct fixture *f, const struct cut *cut, uint64_t n)
+{
+    if (cut->is_kill) {
+        lq_io_mem_kill_after(f->mem, n);
+    } else {
+        lq_io_mem_crash_after(f->mem, n);
+    }
+}
+
 /* Runs the workload with a power cut at change @n. False: it ended before. */
-static bool run_to_cut(struct fixture *f, struct model *model, const struct workload *workload, uint64_t n)
+static bool run_to_cut(struct fixture *f, struct model *model, const struct workload *workload, const struct cut *cut,
+                       uint64_t n)
 {
     f->options = workload->options;
     model_init(model, f);
-    lq_io_mem_crash_after(f->mem, n);
+    order_cut(f, cut, n);
     lightq_status status = fixture_try_open(f);
     if (status == LIGHTQ_OK && !lq_io_mem_crashed(f->mem)) {
         model_run(model, workload->steps, workload->count);
@@ -218,14 +251,10 @@ static uint64_t sweep(struct fixture *f, const struct workload *workload, const 
         struct model model;
         fresh(f);
         name_point(workload, cut, n, 0);
-        cut_came = run_to_cut(f, &model, workload, n);
+        cut_came = run_to_cut(f, &model, workload, cut, n);
         if (cut_came) {
             show(f, n);
-            fixture_crash(f, cut->mode, cut->seed * 1000003 + n);
-            show(f, n);
-            fixture_open(f);
-            model_check(&model);
-            model_go_on(&model);
+            cut_and_check(f, &model, cut, cut->seed * 1000003 + n);
         }
         model_deinit(&model);
     }
@@ -236,7 +265,7 @@ static void test_crash_sweep_after_every_change_nothing_durable_is_lost(void **s
 {
     struct fixture *f = *state;
     for (size_t w = 0; w < sizeof WORKLOADS / sizeof WORKLOADS[0]; w++) {
-        for (size_t c = 0; c < sizeof CUTS / sizeof CUTS[0]; c++) {
+        for (size_t c = 0; c < CUT_COUNT; c++) {
             uint64_t points = sweep(f, &WORKLOADS[w], &CUTS[c]);
             assert_true(points > 100);
             print_message("[          ] %s, %s: %" PRIu64 " crash points\n", WORKLOADS[w].name, CUTS[c].name, points);
@@ -253,11 +282,19 @@ static bool sweep_twice(struct fixture *f, const struct cut *first, const struct
         struct model model;
         fresh(f);
         name_point(&WORKLOAD_SHORT, first, n, m);
-        if (!run_to_cut(f, &model, &WORKLOAD_SHORT, n)) {
+        if (!run_to_cut(f, &model, &WORKLOAD_SHORT, first, n)) {
             model_deinit(&model);
             return false;
         }
-        fixture_crash(f, first->mode, first->seed * 7919 + n);
+        if (first->is_kill && f->store != NULL) {
+            lq_store_abandon(f->store);
+            f->store = NULL;
+        }
+        if (first->is_kill) {
+            lq_io_mem_kill(f->mem);
+        } else {
+            fixture_crash(f, first->mode, first->seed * 7919 + n);
+        }
         lq_io_mem_crash_after(f->mem, m);
         lightq_status status = fixture_try_open(f);
         if (!lq_io_mem_crashed(f->mem)) {
@@ -279,9 +316,9 @@ static bool sweep_twice(struct fixture *f, const struct cut *first, const struct
 static void test_crash_sweep_during_recovery_nothing_durable_is_lost(void **state)
 {
     struct fixture *f = *state;
-    for (size_t c = 0; c < sizeof CUTS / sizeof CUTS[0]; c++) {
+    for (size_t c = 0; c < CUT_COUNT; c++) {
         uint64_t points = 0;
-        for (uint64_t n = 1; sweep_twice(f, &CUTS[c], &CUTS[(c + n) % 5], n, &points); n++) {
+        for (uint64_t n = 1; sweep_twice(f, &CUTS[c], &CUTS[(c + n) % CUT_COUNT], n, &points); n++) {
         }
         assert_true(points > 100);
         print_message("[          ] recovery, %s: %" PRIu64 " pairs of crash points\n", CUTS[c].name, points);
@@ -305,7 +342,7 @@ static uint64_t sweep_random(struct fixture *f, uint64_t seed, const struct cut 
         f->options.sync_files_max = seed % 3 == 0 ? 8 : 2;
         model_init(&model, f);
         model.random += seed * 0x9e3779b97f4a7c15u;
-        lq_io_mem_crash_after(f->mem, n);
+        order_cut(f, cut, n);
         lightq_status status = fixture_try_open(f);
         if (status == LIGHTQ_OK && !lq_io_mem_crashed(f->mem)) {
             char text[32];
@@ -319,10 +356,7 @@ static uint64_t sweep_random(struct fixture *f, uint64_t seed, const struct cut 
         cut_came = lq_io_mem_crashed(f->mem);
         if (cut_came) {
             show(f, n);
-            fixture_crash(f, cut->mode, cut->seed * 1000003 + n);
-            fixture_open(f);
-            model_check(&model);
-            model_go_on(&model);
+            cut_and_check(f, &model, cut, cut->seed * 1000003 + n);
             points++;
         }
         model_deinit(&model);
@@ -339,7 +373,7 @@ static void test_crash_sweep_of_random_workloads_nothing_durable_is_lost(void **
     uint64_t first = first_text != NULL ? strtoull(first_text, NULL, 10) : 1;
     uint64_t points = 0;
     for (uint64_t seed = first; seed < first + seeds; seed++) {
-        for (size_t c = 0; c < sizeof CUTS / sizeof CUTS[0]; c++) {
+        for (size_t c = 0; c < CUT_COUNT; c++) {
             points += sweep_random(f, seed, &CUTS[c], RANDOM_STRIDE);
         }
     }
