@@ -1,5 +1,5 @@
 /* node/letter.h - what the node layers of two nodes say to each other: the payload of LQ_FRAME_NODE frames, all of it
- * body. Little endian, versioned, bounded; drawn in docs/format/node-frames.md.
+ * body. Little endian, versioned, bounded; drawn in docs/format/letters.md.
  *
  *      0  kind     u8    enum lq_letter_kind
  *      1  version  u8    1

@@ -387,7 +387,7 @@ static uint64_t first_seed(uint64_t otherwise)
 static void test_storm_of_crashes_and_cuts_loses_nothing(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 6; i++) {
+    for (uint64_t i = 0; i < 4; i++) {
         run_storm(first_seed(1) + i, false, false);
     }
 }
@@ -395,7 +395,7 @@ static void test_storm_of_crashes_and_cuts_loses_nothing(void **state)
 static void test_storm_with_lost_and_doubled_messages_loses_nothing(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 4; i++) {
+    for (uint64_t i = 0; i < 2; i++) {
         run_storm(first_seed(101) + i, true, false);
     }
 }
@@ -403,7 +403,7 @@ static void test_storm_with_lost_and_doubled_messages_loses_nothing(void **state
 static void test_storm_with_emptied_nodes_loses_nothing(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 4; i++) {
+    for (uint64_t i = 0; i < 2; i++) {
         run_storm(first_seed(201) + i, false, true);
     }
 }
