@@ -166,6 +166,19 @@ static bool from_present_leadership(const struct lq_group *group, uint64_t term)
     return lq_group_leads(group) && term == raft_current_term(&group->raft);
 }
 
+/* libraft answers a pre-vote with the term it was asked about, also when its own is higher (recv_request_vote.c:119).
+ * The candidate would never learn of that term, and a group that needs this vote would never elect again. A refusal
+ * with the real term is what libraft expects of a peer that is ahead (recv_request_vote_result.c:85). */
+static void send_vote_result(struct lq_group *group, const struct raft_message *message)
+{
+    struct raft_message sent = *message;
+    struct raft_request_vote_result *result = &sent.request_vote_result;
+    if (result->pre_vote && !result->vote_granted && result->term < raft_current_term(&group->raft)) {
+        result->term = raft_current_term(&group->raft);
+    }
+    lq_host_message(group, &sent);
+}
+
 static void dispatch(struct lq_group *group, const struct raft_message *message)
 {
     struct lq_heartbeat_result result;
@@ -192,8 +205,10 @@ static void dispatch(struct lq_group *group, const struct raft_message *message)
         lq_host_result(group->host, &result);
         return;
     case RAFT_REQUEST_VOTE:
-    case RAFT_REQUEST_VOTE_RESULT:
         lq_host_message(group, message);
+        return;
+    case RAFT_REQUEST_VOTE_RESULT:
+        send_vote_result(group, message);
         return;
     }
 }

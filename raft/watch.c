@@ -127,6 +127,11 @@ static bool failover_still_wanted(const struct lq_group *group)
         (group->failover_node != 0 && lq_host_connected(host, group->failover_node))) {
         return false;
     }
+    /* Each further one after a won pre-vote raises the term: a few are worth it, after a split vote. */
+    if (group->failover_patient && group->failover_tries <= LQ_FAILOVER_TRIES_MAX - LQ_FAILOVER_SPLITS_MAX &&
+        !(group->raft.state == RAFT_CANDIDATE && group->raft.candidate_state.in_pre_vote)) {
+        return false;
+    }
     lq_replica_id leader = group->raft.state == RAFT_FOLLOWER ? group->raft.follower_state.current_leader.id : 0;
     return leader == 0 || lq_replica_node(leader) == group->failover_node;
 }

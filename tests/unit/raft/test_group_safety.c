@@ -229,6 +229,34 @@ static void test_rule3_candidate_waits_for_its_own_vote(void **state)
     assert_false(solo_last(solo, RAFT_REQUEST_VOTE, 2)->message.request_vote.pre_vote);
 }
 
+/* Found by a seed: a candidate whose log is needed stayed in a term below ours for ever, because a refused pre-vote did
+ * not tell it of ours (recv_request_vote.c:119). */
+static void test_rule3_refused_pre_vote_tells_the_term(void **state)
+{
+    struct solo *solo = *state;
+    struct raft_message message = {.type = RAFT_REQUEST_VOTE};
+    solo_init(solo, 3);
+    ask_for_vote(solo, SOLO_PEER(2), 9); /* granted: our term is 9 */
+    solo_turn(solo);
+    solo_advance(solo, 2500);
+    solo_forget_sent(solo);
+    message.request_vote = (struct raft_request_vote){.version = 2,
+                                                      .term = 5,
+                                                      .candidate_id = SOLO_PEER(3),
+                                                      .last_log_index = 200,
+                                                      .last_log_term = 4,
+                                                      .pre_vote = true};
+
+    solo_message(solo, SOLO_PEER(3), &message);
+    solo_turn(solo);
+
+    const struct raft_request_vote_result *result =
+        &solo_last(solo, RAFT_REQUEST_VOTE_RESULT, 3)->message.request_vote_result;
+    assert_true(result->pre_vote);
+    assert_false(result->vote_granted);
+    assert_true(result->term >= 9);
+}
+
 static void test_rule3_vote_survives_a_crash(void **state)
 {
     struct solo *solo = *state;
@@ -710,6 +738,7 @@ int main(void)
         TEST(test_rule3_later_messages_wait_too),
         TEST(test_rule3_persisted_events_wait_too),
         TEST(test_rule3_candidate_waits_for_its_own_vote),
+        TEST(test_rule3_refused_pre_vote_tells_the_term),
         TEST(test_rule3_vote_survives_a_crash),
         TEST(test_rule3_term_at_start_is_at_least_that_of_the_log),
         TEST(test_rule4_read_is_sent_while_still_leading),

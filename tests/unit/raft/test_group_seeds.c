@@ -672,10 +672,10 @@ static void fail_disk(struct test *test)
 {
     struct sim *sim = test->sim;
     struct sim_node *node = sim_node_at(sim, test->fault_node);
-    const struct lq_io_mem_fault fault = {.verb = sim_random_below(sim, 2) == 0 ? LQ_IO_WRITE : LQ_IO_SYNC,
-                                          .nth = 1 + sim_random_below(sim, 20),
-                                          .status = LIGHTQ_EIO,
-                                          .partial = sim_random_below(sim, 2) == 0};
+    struct lq_io_mem_fault fault = {.status = LIGHTQ_EIO};
+    fault.verb = sim_random_below(sim, 2) == 0 ? LQ_IO_WRITE : LQ_IO_SYNC; /* one by one: the order is fixed */
+    fault.nth = 1 + sim_random_below(sim, 20);
+    fault.partial = sim_random_below(sim, 2) == 0;
     for (unsigned g = 0; g < test->groups; g++) {
         if (test->group[g].move != MOVE_NONE) {
             return;
@@ -733,6 +733,7 @@ static void fault(struct sim *sim, void *data)
     unsigned a = (unsigned)sim_random_below(sim, nodes);
     unsigned b = (a + 1 + (unsigned)sim_random_below(sim, nodes - 1)) % nodes;
     enum lq_io_mem_crash_mode mode = any_mode(sim);
+    bool refused = sim_random_below(sim, 2) == 0;
     if (test->faults_over) {
         return;
     }
@@ -756,7 +757,7 @@ static void fault(struct sim *sim, void *data)
         break;
     case 7:
     case 8:
-        sim_break(sim, a, b, sim_random_below(sim, 2) == 0, sim_random_below(sim, 300000));
+        sim_break(sim, a, b, refused, sim_random_below(sim, 300000));
         break;
     case 9:
         sim_node_at(sim, a)->disk_latency_us = 100 + (unsigned)sim_random_below(sim, 30000);
@@ -1005,6 +1006,7 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    setvbuf(stdout, NULL, _IOLBF, 0);
     lq_log_configure(trace ? LQ_LOG_WARN : LQ_LOG_OFF, 2);
     if (seed != 0) {
         uint64_t hash;
