@@ -37,7 +37,7 @@ void *lq_arena_take(struct lq_arena *arena, size_t size)
         return NULL;
     }
     size = (size + alignment - 1) & ~(alignment - 1);
-    if (size > arena->left) {
+    if (size > arena->left || arena->blocks == NULL) { /* nothing of an empty arena is asked for too */
         size_t block_size = size > BLOCK_BYTES ? size : BLOCK_BYTES;
         struct lq_arena_block *block = NULL;
         if (arena->total + block_size <= arena->limit) {
