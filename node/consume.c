@@ -6,7 +6,6 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "client/base/log.h"
 #include "node/cursor.h"
 #include "node/queue/table.h"
 #include "storage/store.h"
@@ -206,14 +205,12 @@ static void seek(struct lq_subscription *subscription)
     lq_cursor_seek(&subscription->cursor, index);
 }
 
-/* This replica's data cannot be read: others have it too. */
+/* This replica's data cannot be read: it stops, and others, who have the data too, go on. */
 static void give_up(struct lq_subscription *subscription, lightq_status status)
 {
     struct lq_group *group = lq_partition_group(subscription->partition);
-    lq_log(ERROR, "entries of a partition cannot be read: its lead is handed over", "group", subscription->group,
-           "index", subscription->cursor.next_index, "status", lightq_status_name(status));
-    if (group != NULL && lq_group_transfer(group, 0) != LIGHTQ_OK) {
-        lq_log(ERROR, "the lead of a partition cannot be handed over", "group", subscription->group);
+    if (group != NULL) {
+        lq_group_unreadable(group, status, subscription->cursor.next_index);
     }
     end(subscription, LIGHTQ_ESTOPPED, "the messages cannot be read on this node");
 }

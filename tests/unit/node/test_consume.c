@@ -331,7 +331,7 @@ static void test_consume_read_waits_while_memory_is_used_up(void **state)
     (void)take_deliveries(f, PEER, 0, 1000);
 }
 
-static void test_consume_unreadable_entries_end_it_and_hand_over(void **state)
+static void test_consume_unreadable_entries_end_it_and_stop_the_replica(void **state)
 {
     struct fixture *f = *state;
     store(f, 100, 2000);
@@ -348,6 +348,9 @@ static void test_consume_unreadable_entries_end_it_and_hand_over(void **state)
     assert_int_equal(f->solo.counters.reads_failed, 1);
     assert_int_equal(f->solo.service.memory_used, 0);
     lq_io_mem_clear_faults(f->solo.disk);
+    solo_node_settle(&f->solo);
+    struct subscribe again = {.peer = PEER, .number = 2, .kind = LIGHTQ__WIRE__START_KIND__START_FIRST};
+    assert_int_equal(subscribe(f, &again)->status, LIGHTQ_ESTOPPED);
 }
 
 static void test_consume_unsubscribe_stops_it(void **state)
@@ -555,7 +558,7 @@ int main(void)
         SMALL_CACHE(test_consume_old_entries_come_from_disk),
         SMALL_CACHE(test_consume_read_ahead_waits_for_credit),
         SMALL_CACHE(test_consume_read_waits_while_memory_is_used_up),
-        SMALL_CACHE(test_consume_unreadable_entries_end_it_and_hand_over),
+        SMALL_CACHE(test_consume_unreadable_entries_end_it_and_stop_the_replica),
         TEST(test_consume_unsubscribe_stops_it),
         TEST(test_consume_number_used_twice_is_refused),
         TEST(test_consume_too_many_subscriptions_are_refused),
