@@ -44,6 +44,7 @@ void lq_group_take_tail(struct lq_group *group, const struct lq_entry *entry)
 {
     group->tail_offset = entry->base_offset + entry->message_count;
     group->tail_timestamp_ms = entry->timestamp_ms;
+    group->tail_commit = entry->commit_index;
     group->tail_known = true;
 }
 

@@ -143,6 +143,7 @@ struct lq_group {
 
     /* the end of the log, for what the host itself appends */
     uint64_t tail_offset, tail_timestamp_ms;
+    uint64_t tail_commit; /* what its leader had committed when it made the last entry: committed for certain */
     struct lq_read *tail_read;
     bool tail_known;
 

@@ -317,7 +317,10 @@ void lq_group_open_turn(struct lq_group *group)
     }
     lightq_status status = init_raft(group);
     if (status == LIGHTQ_OK) {
-        group->committed = group->applied; /* what a checkpoint holds is committed */
+        /* What a checkpoint holds is committed, and so is what the leader that made our last entry said of it: our log
+         * is that leader's up to there (Raft, Log Matching). Without this a node knows no catalog until a leader speaks
+         * with it, and would know the nodes that were replaced only by what they were. */
+        group->committed = group->applied > group->tail_commit ? group->applied : group->tail_commit;
         group->phase = LQ_PHASE_RUNNING;
         status = step_start(group);
     }

@@ -658,6 +658,30 @@ static void test_restart_replays_from_the_newest_checkpoint(void **state)
     assert_int_equal(solo->group->tail_offset, 30);
 }
 
+/* Found by chaos/run old-copy: a node whose peers had all been replaced knew them only from a catalog that it applied
+ * when a leader spoke with it, and refused every leader as a stranger, for ever. */
+static void test_restart_applies_what_the_last_entry_says_is_committed(void **state)
+{
+    struct solo *solo = *state;
+    uint64_t index;
+    solo_init(solo, 3);
+    solo_lead(solo);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(solo_submit(solo, 1, 100, &index), LIGHTQ_OK);
+        solo_turn(solo);
+        solo_acknowledge(solo);
+    }
+    assert_int_equal(solo->machine.state, 5);
+
+    solo_restart(solo);
+    solo_turn(solo);
+
+    assert_int_equal(solo->machine.state, 4); /* the last one's own commit is in no entry yet */
+    assert_int_equal(solo->group->committed, index - 1);
+    solo_lead(solo);
+    assert_int_equal(solo->machine.state, 5);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -693,6 +717,7 @@ int main(void)
         TEST(test_bootstrap_interrupted_is_made_up_for),
         TEST(test_first_founder_elects_itself_without_waiting),
         TEST(test_restart_replays_from_the_newest_checkpoint),
+        TEST(test_restart_applies_what_the_last_entry_says_is_committed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
