@@ -26,6 +26,7 @@
 #include "storage/io_uv.h"
 
 #define MICROS_PER_MILLI 1000
+#define WAITING_LINE_US  (5u * 1000 * 1000)
 #define SIGNAL_EXIT_BASE 128 /* as shells tell of a process ended by a signal */
 
 enum stage { STARTING, FORMING, JOINING, SERVING, DRAINING, CLOSING };
@@ -45,7 +46,8 @@ struct lq_process {
     lightq_status failed;
     struct lq_err *err;
     uint64_t drain_until_us;
-    unsigned closing; /* parts that have not called back */
+    uint64_t told_until_us, grave_until_us; /* of the reasons for waiting */
+    unsigned closing;                       /* parts that have not called back */
 };
 
 /* ---- notes */
@@ -65,11 +67,22 @@ static void on_formed(void *owner)
     process->formed = true;
 }
 
+/* Reasons alternate as the other nodes answer in turn. One line now and then is enough, and what only an operator can
+ * change goes before the rest. */
 static void on_waiting(void *owner, const struct lq_err *err)
 {
     struct lq_process *process = owner;
-    lq_log(WARN, "the node cannot become part of a cluster yet", "why", err->text);
+    uint64_t now_us = lq_clock_monotonic_us(process->clock);
+    bool grave = err->status == LIGHTQ_EIDENTITY;
+    if (!grave && now_us < process->grave_until_us) {
+        return;
+    }
     lq_sessions_refuse(process->shard.service.sessions, err->text);
+    if (now_us >= process->told_until_us || (grave && process->grave_until_us == 0)) {
+        process->told_until_us = now_us + WAITING_LINE_US;
+        lq_log(WARN, "the node cannot become part of a cluster yet", "why", err->text);
+    }
+    process->grave_until_us = grave ? now_us + WAITING_LINE_US : 0;
 }
 
 static void on_failed(void *owner, const struct lq_err *err)
