@@ -525,29 +525,6 @@ static bool any_lost(const struct test *test)
     return test->faulty;
 }
 
-/* A voter is removed first, then a new replica is added and promoted: on a node that has none, else on the same one. */
-static void begin_move(struct test *test, unsigned at, struct replica *leader)
-{
-    struct group_state *group = &test->group[at];
-    unsigned nodes = sim_nodes(test->sim);
-    unsigned from = (unsigned)sim_random_below(test->sim, nodes);
-    unsigned to = (unsigned)sim_random_below(test->sim, nodes);
-    if (group->lost[test->fault_node]) {
-        from = to = test->fault_node; /* rebuilt before anything else is moved */
-    } else if (any_lost(test) || test->faults_over) {
-        return;
-    }
-    if (group->incarnation[from] == 0 || from == leader->node->id - 1) {
-        return;
-    }
-    group->moved_from = from;
-    group->moved_to = group->incarnation[to] == 0 ? to : from;
-    group->move_index = leader->group->raft.configuration_committed_index;
-    if (take_change(leader, LQ_CHANGE_REMOVE, replica_id(group, from))) {
-        group->move = MOVE_REMOVE;
-    }
-}
-
 static void destroy_replica(struct test *test, unsigned at, unsigned node)
 {
     struct group_state *group = &test->group[at];
@@ -570,6 +547,53 @@ static void new_replica(struct test *test, unsigned at, unsigned node)
     if (sim_is_up(sim_node_at(test->sim, node))) {
         open_replica(test, sim_node_at(test->sim, node), at);
         sim_touch(sim_node_at(test->sim, node));
+    }
+}
+
+static unsigned members(const struct test *test, unsigned at)
+{
+    unsigned count = 0;
+    for (unsigned n = 0; n < sim_nodes(test->sim); n++) {
+        count += test->group[at].incarnation[n] != 0;
+    }
+    return count;
+}
+
+/* A group of fewer than three takes one in. */
+static void begin_growth(struct test *test, unsigned at, struct replica *leader, unsigned to)
+{
+    struct group_state *group = &test->group[at];
+    if (group->incarnation[to] == 0) {
+        group->move_index = leader->group->raft.configuration_committed_index;
+        group->moved_to = to;
+        new_replica(test, at, to);
+        group->move = MOVE_ADD;
+    }
+}
+
+/* A voter is removed first, then a new replica is added and promoted: on a node that has none, else on the same one. */
+static void begin_move(struct test *test, unsigned at, struct replica *leader)
+{
+    struct group_state *group = &test->group[at];
+    unsigned nodes = sim_nodes(test->sim);
+    unsigned from = (unsigned)sim_random_below(test->sim, nodes);
+    unsigned to = (unsigned)sim_random_below(test->sim, nodes);
+    if (group->lost[test->fault_node]) {
+        from = to = test->fault_node; /* rebuilt before anything else is moved */
+    } else if (any_lost(test) || test->faults_over) {
+        return;
+    } else if (members(test, at) < 3) {
+        begin_growth(test, at, leader, to);
+        return;
+    }
+    if (group->incarnation[from] == 0 || from == leader->node->id - 1) {
+        return;
+    }
+    group->moved_from = from;
+    group->moved_to = group->incarnation[to] == 0 ? to : from;
+    group->move_index = leader->group->raft.configuration_committed_index;
+    if (take_change(leader, LQ_CHANGE_REMOVE, replica_id(group, from))) {
+        group->move = MOVE_REMOVE;
     }
 }
 
@@ -677,7 +701,7 @@ static void fail_disk(struct test *test)
     fault.nth = 1 + sim_random_below(sim, 20);
     fault.partial = sim_random_below(sim, 2) == 0;
     for (unsigned g = 0; g < test->groups; g++) {
-        if (test->group[g].move != MOVE_NONE) {
+        if (test->group[g].move != MOVE_NONE || members(test, g) < 3) {
             return;
         }
     }
@@ -787,7 +811,8 @@ static void choose_groups(struct test *test, unsigned nodes)
     test->groups = 3 + (unsigned)sim_random_below(sim, 3);
     for (unsigned g = 0; g < test->groups; g++) {
         struct group_state *group = &test->group[g];
-        unsigned voters = sim_random_below(sim, 4) == 0 ? nodes : 3;
+        uint64_t shape = sim_random_below(sim, 8);
+        unsigned voters = shape < 2 ? nodes : shape < 4 ? 1 : 3;
         unsigned first = (unsigned)sim_random_below(sim, nodes);
         group->id = 10 + g;
         group->keep = 20 + sim_random_below(sim, 300);
