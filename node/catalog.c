@@ -193,7 +193,7 @@ static lightq_status add_ranges(struct lq_catalog *catalog, struct topic *topic)
 
 lightq_status lq_catalog_add_topic(struct lq_catalog *catalog, struct topic *topic)
 {
-    void *grown = reserve(catalog->topics, catalog->topic_count, &catalog->topic_capacity, sizeof *catalog->topics);
+    void *grown = reserve(catalog->topics, catalog->topic_count, &catalog->topic_capacity, sizeof(struct topic *));
     if (grown == NULL) {
         return LIGHTQ_ENOMEM;
     }
@@ -211,7 +211,7 @@ lightq_status lq_catalog_add_topic(struct lq_catalog *catalog, struct topic *top
         topic->partitions[i].topic = &topic->shown;
     }
     size_t at = lq_catalog_topic_seek(catalog, topic->shown.name);
-    memmove(&catalog->topics[at + 1], &catalog->topics[at], (catalog->topic_count - at) * sizeof *catalog->topics);
+    memmove(&catalog->topics[at + 1], &catalog->topics[at], (catalog->topic_count - at) * sizeof(struct topic *));
     catalog->topics[at] = topic;
     catalog->topic_count++;
     catalog->partition_count += topic->shown.partition_count;
@@ -222,7 +222,7 @@ void lq_catalog_remove_topic(struct lq_catalog *catalog, struct topic *topic)
 {
     size_t at = lq_catalog_topic_seek(catalog, topic->shown.name);
     catalog->topic_count--;
-    memmove(&catalog->topics[at], &catalog->topics[at + 1], (catalog->topic_count - at) * sizeof *catalog->topics);
+    memmove(&catalog->topics[at], &catalog->topics[at + 1], (catalog->topic_count - at) * sizeof(struct topic *));
     catalog->partition_count -= topic->shown.partition_count;
     remove_ranges(catalog, topic);
     HASH_DEL(catalog->by_uuid, topic);

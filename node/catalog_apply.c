@@ -1,6 +1,7 @@
 /* node/catalog_apply.c - what the commands of the meta group's log do to the catalog. Each is judged by the catalog as
  * it is then and nothing else, so every replica comes to the same; one that is refused changes nothing and leaves an
  * outcome for whoever proposed it. All can be sent again: what is done already is OK. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,7 @@ static void changed(struct lq_catalog *catalog, const struct lq_entry *entry)
 static size_t count_members(const struct lq_catalog *catalog, bool voters_only)
 {
     size_t count = 0;
+    assert(catalog->nodes != NULL || catalog->node_count == 0);
     for (size_t i = 0; i < catalog->node_count; i++) {
         const struct lq_catalog_node *node = &catalog->nodes[i];
         count += node->state != LQ_NODE_GONE && (node->meta_voter || !voters_only);
@@ -46,6 +48,7 @@ static void choose_voters(struct lq_catalog *catalog)
     size_t wanted = members < LQ_META_VOTERS_MAX ? members : LQ_META_VOTERS_MAX;
     wanted -= wanted > 0 && wanted % 2 == 0;
     size_t voters = count_members(catalog, true);
+    assert(catalog->nodes != NULL || catalog->node_count == 0);
     for (size_t i = 0; i < catalog->node_count && voters < wanted; i++) {
         struct lq_catalog_node *node = &catalog->nodes[i];
         if (node->state != LQ_NODE_GONE && !node->meta_voter) {

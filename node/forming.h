@@ -43,7 +43,7 @@ struct lq_forming_events {
 
 /* OK | EINVAL (expect out of range) | ENOMEM. */
 lightq_status lq_forming_new(const struct lq_forming_options *options, const struct lq_forming_events *events,
-                             void *owner, struct lq_forming **forming, struct lq_err *err) LQ_MUST_CHECK;
+                             void *owner, struct lq_forming **out, struct lq_err *err) LQ_MUST_CHECK;
 void lq_forming_free(struct lq_forming *forming);
 
 /* What to plug into the link while forming; owner = struct lq_forming *. */

@@ -60,7 +60,7 @@ struct lq_meta_options {
 };
 
 lightq_status lq_meta_new(const struct lq_meta_options *options, const struct lq_meta_events *events, void *owner,
-                          struct lq_meta **meta, struct lq_err *err) LQ_MUST_CHECK; /* OK | ENOMEM */
+                          struct lq_meta **out, struct lq_err *err) LQ_MUST_CHECK; /* OK | ENOMEM */
 /* Give these to lq_host_new with owner = struct lq_meta *, then start. */
 extern const struct lq_host_events lq_meta_host_events;
 /* Opens the meta group and, a few in each turn, every replica that is here. OK | EDAMAGED | EIO | ENOMEM | ... */

@@ -162,7 +162,7 @@ struct lq_partition_options {
 };
 
 lightq_status lq_partition_new(const struct lq_partition_options *options,
-                               struct lq_partition **partition) LQ_MUST_CHECK; /* OK | ENOMEM */
+                               struct lq_partition **out) LQ_MUST_CHECK; /* OK | ENOMEM */
 /* Every request still here is told (ELEADERSHIPLOST when it was proposed, else ECLOSED) and every watcher CLOSED,
  * inside the call. The group must be closed already. NULL is allowed. */
 void lq_partition_free(struct lq_partition *partition);

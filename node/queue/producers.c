@@ -1,6 +1,7 @@
 /* node/queue/producers.c - see producers.h. */
 #include "node/queue/producers.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +36,16 @@ static void link_as_newest(struct lq_producers *producers, struct lq_producer *p
     producers->newest = producer;
 }
 
-static void drop(struct lq_producers *producers, struct lq_producer *producer)
+static void drop_oldest(struct lq_producers *producers)
 {
-    unlink_from_order(producers, producer);
+    struct lq_producer *producer = producers->oldest;
+    assert(producers->table != NULL); /* it holds all that are in the order */
+    producers->oldest = producer->newer;
+    if (producers->oldest != NULL) {
+        producers->oldest->older = NULL;
+    } else {
+        producers->newest = NULL;
+    }
     HASH_DEL(producers->table, producer);
     producers->count--;
     free(producer);
@@ -46,7 +54,7 @@ static void drop(struct lq_producers *producers, struct lq_producer *producer)
 void lq_producers_deinit(struct lq_producers *producers)
 {
     while (producers->oldest != NULL) {
-        drop(producers, producers->oldest);
+        drop_oldest(producers);
     }
 }
 
@@ -114,7 +122,7 @@ lightq_status lq_producers_applied(struct lq_producers *producers, uint64_t id, 
 void lq_producers_forget(struct lq_producers *producers, uint64_t index)
 {
     while (producers->oldest != NULL && producers->oldest->last_index <= index) {
-        drop(producers, producers->oldest);
+        drop_oldest(producers);
     }
 }
 

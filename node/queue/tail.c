@@ -14,12 +14,12 @@ void lq_tail_start(struct lq_tail *tail, const struct lq_queue_state *state)
 
 void lq_tail_drop(struct lq_tail *tail)
 {
-    struct lq_tail_producer *producer;
-    struct lq_tail_producer *next;
-    HASH_ITER(hh, tail->table, producer, next)
-    {
-        HASH_DEL(tail->table, producer);
+    struct lq_tail_producer *producer = tail->table;
+    HASH_CLEAR(hh, tail->table); /* the elements go on being linked in order */
+    while (producer != NULL) {
+        struct lq_tail_producer *next = producer->hh.next;
         free(producer);
+        producer = next;
     }
     *tail = (struct lq_tail){.table = NULL};
 }

@@ -46,7 +46,7 @@ static void send_batch(struct world *w, unsigned who, uint32_t epoch, uint64_t s
     }
     if (epoch == client->epoch && sequence == client->next) {
         client->next += count;
-        memmove(client->sent + 1, client->sent, sizeof client->sent - sizeof client->sent[0]);
+        memmove(client->sent + 1, client->sent, 4 * sizeof(struct produced *));
         client->sent[0] = p;
     }
 }
