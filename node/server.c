@@ -390,8 +390,8 @@ static void begin_draining(struct lq_process *process)
     process->drain_until_us =
         lq_clock_monotonic_us(process->clock) + process->options->drain_timeout_ms * MICROS_PER_MILLI;
     lq_sessions_refuse(process->shard.service.sessions, "the node is ending");
-    if (process->shard.host != NULL) {
-        lq_host_drain(process->shard.host);
+    if (process->shard.meta != NULL) {
+        lq_meta_drain(process->shard.meta);
     }
 }
 
