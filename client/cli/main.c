@@ -212,7 +212,6 @@ static enum cli_exit run_verb(struct cli *cli, int argc, char *const *argv)
 int main(int argc, char **argv)
 {
     struct cli cli = {.client = NULL};
-    signal(SIGPIPE, SIG_IGN);
     cli_args_init(&cli.args);
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("lightq %s\n", lightq_version());
