@@ -85,6 +85,7 @@ struct test {
     struct group_state group[GROUPS_MAX];
     struct replica replicas[SIM_NODES_MAX][GROUPS_MAX];
     unsigned fault_node; /* the one whose disk may fail: a majority stays undamaged */
+    bool failure_wanted; /* as soon as no replica is being moved; none begins to be until then */
     bool faulty;         /* it gives EIO: its replicas stop, until it is started again */
     uint64_t next_payload, client_us;
     uint64_t crashes, installs, trims, moves, elections, disk_failures, wipes;
@@ -580,7 +581,7 @@ static void begin_move(struct test *test, unsigned at, struct replica *leader)
     unsigned to = (unsigned)sim_random_below(test->sim, nodes);
     if (group->lost[test->fault_node]) {
         from = to = test->fault_node; /* rebuilt before anything else is moved */
-    } else if (any_lost(test) || test->faults_over) {
+    } else if (any_lost(test) || test->faults_over || (test->failure_wanted && members(test, at) >= 3)) {
         return;
     } else if (members(test, at) < 3) {
         begin_growth(test, at, leader, to);
@@ -701,11 +702,13 @@ static void fail_disk(struct test *test)
     fault.nth = 1 + sim_random_below(sim, 20);
     fault.partial = sim_random_below(sim, 2) == 0;
     for (unsigned g = 0; g < test->groups; g++) {
-        if (test->group[g].move != MOVE_NONE || members(test, g) < 3) {
-            return;
+        bool concerned = test->group[g].incarnation[test->fault_node] != 0;
+        if (concerned && (members(test, g) < 3 || test->group[g].move != MOVE_NONE)) {
+            return; /* again with the next fault */
         }
     }
     if (!any_lost(test) && sim_is_up(node) && lq_io_mem_add_fault(node->disk, &fault) == LIGHTQ_OK) {
+        test->failure_wanted = false;
         test->faulty = true;
         test->disk_failures++;
         sim_plan(sim, 100000 + sim_random_below(sim, 1500000), crash_later, node);
@@ -761,7 +764,10 @@ static void fault(struct sim *sim, void *data)
     if (test->faults_over) {
         return;
     }
-    switch (sim_random_below(sim, 18)) {
+    if (test->failure_wanted) {
+        fail_disk(test);
+    }
+    switch (sim_random_below(sim, 20)) {
     case 0:
     case 1:
     case 2:
@@ -790,7 +796,9 @@ static void fault(struct sim *sim, void *data)
         lq_io_mem_set_stalled(sim_node_at(sim, a)->disk, sim_random_below(sim, 2) == 0);
         break;
     case 11:
-        fail_disk(test);
+    case 14:
+    case 15:
+        test->failure_wanted = true;
         break;
     case 12:
     case 13:
