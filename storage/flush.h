@@ -87,6 +87,7 @@ struct lq_flush {
     bool is_final;
     bool out_of_memory;
     bool is_telling;
+    bool waited_for_space;
     uint64_t sequence;
     lq_file new_file; /* of a rotation */
     uint64_t new_number;

@@ -1,11 +1,14 @@
 /* storage/flusher.c - runs flushes: one in flight, the next one gathers; on its end says what is durable, and on
  * failure who is finished. Called by storage/store.c and the io's callbacks on the loop thread; the program itself is
- * made by storage/flush_job.c. A failed write or sync is never tried again. */
+ * made by storage/flush_job.c. A failed write or sync is never tried again; only a full disk, which has taken nothing
+ * that it does not have, is waited for: to those above it is a disk that hangs. */
 #include <assert.h>
 #include <inttypes.h>
 
 #include "client/base/log.h"
 #include "storage/flush.h"
+
+#define SPACE_RETRY_US 200000
 
 static void on_flush_job(struct lq_io_job *job, lightq_status status);
 
@@ -34,6 +37,7 @@ static struct lq_flush *idle_flush(struct lq_store *store)
 
 static void begin(struct lq_store *store, struct lq_flush *flush)
 {
+    flush->waited_for_space = false;
     if (flush->out_of_memory || submit_from(flush, 0) != LIGHTQ_OK) {
         if (flush->new_file != LQ_FILE_NONE) {
             char path[LQ_PATH_BYTES];
@@ -56,9 +60,31 @@ static void begin(struct lq_store *store, struct lq_flush *flush)
     }
 }
 
+/* Tries the job that waits for space again. */
+static void retry_starved(struct lq_store *store)
+{
+    struct lq_flush *flush = store->starved;
+    uint64_t now_us = lq_clock_monotonic_us(store->clock);
+    if (flush == NULL || now_us < store->starved_until_us) {
+        return;
+    }
+    store->starved = submit_from(flush, flush->op_next) == LIGHTQ_OK ? NULL : flush;
+    store->starved_until_us = now_us + SPACE_RETRY_US;
+}
+
+void lq_flush_end_wait(struct lq_store *store)
+{
+    struct lq_flush *flush = store->starved;
+    store->starved = NULL;
+    if (flush != NULL && submit_from(flush, flush->op_next) != LIGHTQ_OK) {
+        on_flush_job(&flush->job, LIGHTQ_ECANCELED);
+    }
+}
+
 void lq_store_flush(struct lq_store *store)
 {
     struct lq_flush *flush = idle_flush(store);
+    retry_starved(store);
     if (store->flushing || store->closing || flush == NULL) {
         return;
     }
@@ -133,7 +159,27 @@ static bool shrink(struct lq_flush *flush, size_t op, lightq_status status)
     return true;
 }
 
-/* Goes on behind a failure that concerns one log only. True: a job is under way again. */
+/* True when the operation did not happen for want of space, and may later: it waits. What a write has left behind is
+ * written again as it is. A sync that fails so has lost data, like any other. */
+static bool wait_for_space(struct lq_flush *flush, size_t op, lightq_status status)
+{
+    struct lq_store *store = flush->store;
+    enum lq_io_kind kind = flush->ops[op].kind;
+    if (status != LIGHTQ_ENOSPC || store->closing || (kind != LQ_IO_WRITE && kind != LQ_IO_ALLOCATE)) {
+        return false;
+    }
+    if (!flush->waited_for_space) {
+        lq_log(ERROR, "the disk is full: nothing is stored until there is space", "shard", store->options.shard,
+               "reason", flush->job.err.text);
+    }
+    flush->waited_for_space = true;
+    flush->op_next = op;
+    store->starved = flush;
+    store->starved_until_us = lq_clock_monotonic_us(store->clock) + SPACE_RETRY_US;
+    return true;
+}
+
+/* Goes on behind a failure that concerns one log only. True: a job is under way again, or will be. */
 static bool recover_job(struct lq_flush *flush, lightq_status status)
 {
     if (status == LIGHTQ_ECANCELED || flush->is_rotation || flush->job.failed >= flush->job.count) {
@@ -144,6 +190,8 @@ static bool recover_job(struct lq_flush *flush, lightq_status status)
     size_t next = op + 1;
     if (shrink(flush, op, status)) {
         next = flush->ops[op].size == 0 ? op + 1 : op;
+    } else if (wait_for_space(flush, op, status)) {
+        return true;
     } else if (part != LQ_NOTE_STORE) {
         lq_rlog_fail(flush->parts[part].log, status, &flush->job.err);
         flush->op_next = op + 1;
@@ -462,6 +510,9 @@ static void on_flush_job(struct lq_io_job *job, lightq_status status)
             rotation_failed(flush, status);
         }
     } else if (status == LIGHTQ_OK) {
+        if (flush->waited_for_space) {
+            lq_log(INFO, "the disk has space again", "shard", store->options.shard);
+        }
         finish(flush);
     } else {
         lq_store_fail_all(store, status, &job->err);

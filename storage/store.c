@@ -390,6 +390,7 @@ void lq_store_close(struct lq_store *store, void (*cb)(void *data), void *data)
     store->closing = true;
     store->close_cb = cb;
     store->close_data = data;
+    lq_flush_end_wait(store);
     lq_store_maybe_closed(store);
 }
 

@@ -32,6 +32,7 @@
 #define LQ_WATERMARK_FLUSHES_MAX   64             /* flushes until durable watermarks reach the journal */
 #define LQ_WATERMARK_US_MAX        (1000u * 1000) /* the same in time */
 #define LQ_CHANGES_KEPT_MAX        (16u * 16u)    /* LQ_SERVERS_MAX squared: configuration entries kept in memory */
+#define LQ_SEGMENTS_DIRTY_AT_START_MAX 4096          /* beyond that many a start syncs each segment itself */
 #define LQ_READ_HINTS              4              /* where recent reads of a log ended */
 
 /* How far a cut is. Each step is one flush, so that the one before it is durable. */
@@ -185,6 +186,8 @@ struct lq_store {
     struct lq_rlog_list zombies;
     struct lq_flush *flushes[2]; /* one in flight while the other one's news are told */
     bool flushing;
+    struct lq_flush *starved; /* of flushes: its job waits for space, and goes on with op_next */
+    uint64_t starved_until_us;
     struct lq_background *background;
     struct lq_read_list reads;
     unsigned flushes_since_frame;
@@ -265,6 +268,8 @@ void lq_store_fail_all(struct lq_store *store, lightq_status status, const struc
 void lq_store_tell_failures(struct lq_store *store);
 /* The last flush of a closing store: watermarks only. False when nothing was submitted. */
 bool lq_flush_final(struct lq_store *store);
+/* The store closes: what waits for space is tried once more, and fails this time. */
+void lq_flush_end_wait(struct lq_store *store);
 void lq_store_maybe_closed(struct lq_store *store);
 
 /* ---- background.c ---- */

@@ -317,11 +317,23 @@ static void steps(struct model *model, uint64_t count)
     }
 }
 
+#define SPACE_WAIT_US   200000
+#define SPACE_WAITS_MAX 3
+
 static void settle(struct model *model)
 {
+    unsigned waits = 0;
     for (unsigned i = 0; i < 10000 && !model->broken; i++) {
         lq_store_flush(model->f->store);
-        if (!lq_io_mem_run_one(model->f->mem) && lq_store_idle(model->f->store)) {
+        bool ran = lq_io_mem_run_one(model->f->mem);
+        bool idle = lq_store_idle(model->f->store);
+        if (!ran && !idle && model->tolerant && waits < SPACE_WAITS_MAX) {
+            model->f->clock.now_us += SPACE_WAIT_US;
+            waits++;
+        } else if (!ran && !idle && model->tolerant) {
+            return; /* the disk stays full */
+        }
+        if (!ran && idle) {
             for (unsigned g = 0; g < MODEL_GROUPS && !lq_io_mem_crashed(model->f->mem) && !model->tolerant; g++) {
                 settled(&model->groups[g]);
             }

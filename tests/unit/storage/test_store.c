@@ -66,6 +66,61 @@ static void test_store_reopened_has_entries_and_vote(void **state)
     check_log(f, log);
 }
 
+/* Found by chaos/run disk-full-all: every replica had stopped for good, although nothing was lost. */
+static void test_store_full_disk_is_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    struct told told;
+    fixture_open(f);
+    struct lq_rlog *log = fixture_create(f, 5, &told);
+    assert_int_equal(append(log, 3, 1, 100), LIGHTQ_OK);
+    fixture_settle(f);
+    lq_io_mem_set_capacity(f->mem, 1);
+    assert_int_equal(append(log, 3, 1, 100000), LIGHTQ_OK);
+
+    for (unsigned i = 0; i < 100; i++) {
+        f->clock.now_us += 100000;
+        lq_store_flush(f->store);
+        (void)lq_io_mem_run_all(f->mem);
+    }
+    assert_int_equal(lq_rlog_health(log), LQ_RLOG_HEALTHY);
+    assert_int_equal(told.failed_count, 0);
+    assert_int_equal(told.durable, 3);
+    lq_io_mem_set_capacity(f->mem, LQ_IO_MEM_DISK_BYTES_DEFAULT);
+    f->clock.now_us += 1000000;
+    fixture_settle(f);
+
+    assert_int_equal(told.durable, 6);
+    check_log(f, log);
+    fixture_reopen(f);
+    log = fixture_find(f, 5, &told);
+    assert_int_equal(lq_rlog_durable(log), 6);
+    check_log(f, log);
+}
+
+static void test_store_closed_while_the_disk_is_full_ends(void **state)
+{
+    struct fixture *f = *state;
+    struct told told;
+    fixture_open(f);
+    struct lq_rlog *log = fixture_create(f, 5, &told);
+    assert_int_equal(append(log, 3, 1, 100), LIGHTQ_OK);
+    fixture_settle(f);
+    lq_io_mem_set_capacity(f->mem, 1);
+    assert_int_equal(append(log, 3, 1, 100000), LIGHTQ_OK);
+    lq_store_flush(f->store);
+    (void)lq_io_mem_run_all(f->mem);
+
+    fixture_close(f);
+    lq_io_mem_set_capacity(f->mem, LQ_IO_MEM_DISK_BYTES_DEFAULT);
+    fixture_open(f);
+
+    log = fixture_find(f, 5, &told);
+    assert_int_equal(lq_rlog_health(log), LQ_RLOG_HEALTHY);
+    assert_in_range(lq_rlog_last(log), 3, 6);
+    check_log(f, log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -73,6 +128,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_store_append_is_told_durable_only_after_the_flush, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_store_reopened_has_entries_and_vote, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_store_full_disk_is_waited_for, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_store_closed_while_the_disk_is_full_ends, fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
