@@ -286,6 +286,11 @@ static lightq_status front_send(struct lq_outlet *outlet, lq_peer peer, const st
     return error == EAGAIN ? LIGHTQ_EBUSY : LIGHTQ_ECLOSED;
 }
 
+static uint64_t front_queued(struct lq_outlet *outlet)
+{
+    return lq_front_queued_bytes((struct lq_front *)outlet);
+}
+
 /* ---- connections */
 
 static void listen_or_not(struct lq_front *front)
@@ -468,7 +473,7 @@ lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *optio
     if (front == NULL) {
         return lq_err_set(err, LIGHTQ_ENOMEM, "out of memory");
     }
-    front->outlet.send = front_send;
+    front->outlet = (struct lq_outlet){.send = front_send, .queued = front_queued};
     front->listener = -1;
     front->loop = loop;
     front->events = events;

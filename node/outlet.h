@@ -39,6 +39,8 @@ struct lq_outlet {
     /* OK: it will be sent unless the connection breaks. EBUSY: the connection's queue is full; nothing was taken.
      * ECLOSED: there is no such client any more. ENOMEM. */
     lightq_status (*send)(struct lq_outlet *outlet, lq_peer peer, const struct lq_packet *packet);
+    /* Payload bytes on their way, over all clients. */
+    uint64_t (*queued)(struct lq_outlet *outlet);
 };
 
 #endif

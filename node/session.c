@@ -275,11 +275,18 @@ void lq_session_error(struct lq_sessions *sessions, struct lq_session *session, 
     lq_session_answer(sessions, session, LQ_MESSAGE_ERROR, correlation, 0, &error.base);
 }
 
+/* Whether its payloads on their way, or those of all clients, are as many as may be. */
+static bool is_choked(const struct lq_sessions *sessions, const struct lq_session *session)
+{
+    return lq_account_bytes(session->account) >= sessions->options->session_bytes_max ||
+           sessions->outlet->queued(sessions->outlet) >= sessions->options->memory_max;
+}
+
 lightq_status lq_session_deliver(struct lq_sessions *sessions, struct lq_session *session,
                                  const Lightq__Wire__Deliver *deliver, uint64_t group, struct lq_slab *slab,
                                  uint32_t offset, uint32_t size)
 {
-    if (session->blocked || lq_account_bytes(session->account) >= sessions->options->session_bytes_max) {
+    if (session->blocked || is_choked(sessions, session)) {
         block(sessions, session);
         return LIGHTQ_EBUSY;
     }
@@ -472,7 +479,7 @@ static bool retry(struct lq_sessions *sessions, struct lq_session *session)
         session->waiting_bytes -= answer->size;
         free(answer);
     }
-    return lq_account_bytes(session->account) < sessions->options->session_bytes_max;
+    return !is_choked(sessions, session);
 }
 
 bool lq_sessions_turn(struct lq_sessions *sessions)

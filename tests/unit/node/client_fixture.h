@@ -70,6 +70,7 @@ struct fake_outlet {
     size_t count, seen;   /* seen: how many the test has taken */
     lightq_status status; /* what send gives, when not OK */
     size_t room;          /* messages until it gives EBUSY; SIZE_MAX: no bound */
+    uint64_t queued;      /* what it says is on its way */
     bool blind;           /* takes everything and looks at nothing */
     bool charge;          /* payloads stay on their way until outlet_forget */
 };
@@ -107,10 +108,15 @@ static inline lightq_status fake_send(struct lq_outlet *outlet, lq_peer peer, co
     return LIGHTQ_OK;
 }
 
+static inline uint64_t fake_queued(struct lq_outlet *outlet)
+{
+    return ((struct fake_outlet *)outlet)->queued;
+}
+
 static inline void outlet_init(struct fake_outlet *fake)
 {
     memset(fake, 0, sizeof *fake);
-    fake->outlet.send = fake_send;
+    fake->outlet = (struct lq_outlet){.send = fake_send, .queued = fake_queued};
     fake->room = SIZE_MAX;
 }
 

@@ -358,6 +358,24 @@ static void test_session_deliveries_stop_at_bytes_on_their_way(void **state)
     lq_slab_unref(slab);
 }
 
+static void test_session_deliveries_stop_at_memory_of_all_clients(void **state)
+{
+    struct fixture *f = *state;
+    struct lq_session *session = open_session(f, PEER);
+    struct lq_slab *slab = lq_slab_new(2000);
+    assert_non_null(slab);
+    f->outlet.queued = f->options.memory_max;
+
+    assert_int_equal(deliver(f, session, slab), LIGHTQ_EBUSY);
+    assert_true(lq_sessions_turn(f->sessions));
+    f->outlet.queued = f->options.memory_max - 1;
+    assert_false(lq_sessions_turn(f->sessions));
+
+    assert_int_equal(f->unblocked, 1);
+    assert_int_equal(deliver(f, session, slab), LIGHTQ_OK);
+    lq_slab_unref(slab);
+}
+
 static void test_session_delivery_to_lost_connection_ends_it_in_next_turn(void **state)
 {
     struct fixture *f = *state;
@@ -443,6 +461,7 @@ int main(void)
         TEST(test_session_answer_to_lost_connection_ends_it),
         TEST(test_session_answer_that_is_too_big_becomes_an_error),
         TEST(test_session_deliveries_stop_at_bytes_on_their_way),
+        TEST(test_session_deliveries_stop_at_memory_of_all_clients),
         TEST(test_session_delivery_to_lost_connection_ends_it_in_next_turn),
         TEST(test_session_account_outlives_session),
         TEST(test_session_farewell_says_bye_to_all),
