@@ -5,14 +5,13 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 
 from cluster import Broken, wait_for
 from place import run
 
 SMALL_HEAD = 200  # bytes behind the header of a segment or journal file: in its first records
-BLKIO = pathlib.Path("/sys/fs/cgroup/blkio")
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
 class Skipped(Exception):
@@ -32,6 +31,20 @@ def need_namespaces(c):
 def need_program(name):
     if not shutil.which(name):
         raise Skipped(f"needs {name}")
+
+
+# ---- network
+
+
+def lose_packets(c, node, share):
+    run(*c.place.inside(node), "iptables", "-A", "INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random",
+        "--probability", share, "-j", "DROP")
+
+
+def reset_connections(c, node):
+    need_program("ss")
+    for other in c.nodes:
+        run(*c.place.inside(node), "ss", "-K", "dst", c.place.address(other), check=False)
 
 
 # ---- power and disks
@@ -83,38 +96,56 @@ def fail_next_sync(c, node, seconds=10.0):
         if tracer.poll() is not None and c.ended(node) is None:
             raise Skipped("strace cannot attach")
     finally:
-        if tracer.poll() is None:
-            tracer.send_signal(signal.SIGINT)
+        tracer.kill()  # what it traces goes on
         tracer.wait(timeout=20)
 
 
-class SlowDisk:
-    """Few writes a second for one node's disk (blkio cgroup, version 1)."""
+class Grouped:
+    """One node in a cgroup (version 1) of its own, until close()."""
 
-    def __init__(self, c, node, writes_per_s):
+    def __init__(self, c, node, controller, limits):
         need_root(c)
-        if not (BLKIO / "cgroup.procs").exists():
-            raise Skipped("needs the blkio cgroup of version 1")
-        self.group = BLKIO / f"{c.place.tag}n{node}"
-        self.node, self.c = node, c
+        self.top = CGROUPS / controller
+        if not (self.top / "cgroup.procs").exists():
+            raise Skipped(f"needs the {controller} cgroup of version 1")
+        self.group = self.top / f"{c.place.tag}n{node}"
         self.group.mkdir(exist_ok=True)
-        device = os.stat(c.place.disks[node]).st_rdev
-        self.name = f"{os.major(device)}:{os.minor(device)}"
-        (self.group / "blkio.throttle.write_iops_device").write_text(f"{self.name} {writes_per_s}")
+        for name, value in limits.items():
+            (self.group / name).write_text(value)
         (self.group / "cgroup.procs").write_text(str(c.pid(node)))
 
     def close(self):
-        (self.group / "blkio.throttle.write_iops_device").write_text(f"{self.name} 0")
-        for pid in (self.group / "cgroup.procs").read_text().split():
-            (BLKIO / "cgroup.procs").write_text(pid)
-        wait_for(self.removed, "the removal of a cgroup", 20)
+        wait_for(self.removed, "the removal of a cgroup", 30)
 
     def removed(self):
         try:
+            for pid in (self.group / "cgroup.procs").read_text().split():
+                (self.top / "cgroup.procs").write_text(pid)
             self.group.rmdir()
             return True
         except OSError:
             return False
+
+
+class SlowDisk(Grouped):
+    """Few writes a second for one node's disk."""
+
+    def __init__(self, c, node, writes_per_s):
+        need_root(c)
+        device = os.stat(c.place.disks[node]).st_rdev
+        self.name = f"{os.major(device)}:{os.minor(device)}"
+        super().__init__(c, node, "blkio", {"blkio.throttle.write_iops_device": f"{self.name} {writes_per_s}"})
+
+    def close(self):
+        (self.group / "blkio.throttle.write_iops_device").write_text(f"{self.name} 0")
+        super().close()
+
+
+class Starved(Grouped):
+    """A few hundredths of a processor for one node."""
+
+    def __init__(self, c, node, percent):
+        super().__init__(c, node, "cpu", {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": str(percent * 1000)})
 
 
 def freeze(c, node):
@@ -186,9 +217,7 @@ def spoil_checkpoint(c, node, dice):
         files = sorted(folder.glob("*.ckpt"))
         if files:
             said.append(flip(files[-1], dice.randrange(16, files[-1].stat().st_size), dice))
-    if not said:
-        raise Broken(f"node {node} has no checkpoint yet")
-    return ", ".join(said)
+    return ", ".join(said) or "no checkpoint yet"
 
 
 def spoil_journal(c, node, dice):

@@ -107,12 +107,14 @@ class Load:
     def recoveries(self):
         """For each fault the longest silence of any partition that began at it or soon after, in seconds."""
         result = []
-        for began, counted_from, _name in self.faults:
+        for place, (began, counted_from, _name) in enumerate(self.faults):
+            next_began = self.faults[place + 1][0] if place + 1 < len(self.faults) else float("inf")
+            until = min(counted_from + GAP_SECONDS, next_began - EARLY_SECONDS)
             worst = 0.0
             for partition in range(self.partitions):
                 times = sorted({t for tail in self.tails for t in tail.times.get(partition, [])})
                 for before, after in zip(times, times[1:]):
-                    if before <= counted_from + GAP_SECONDS and after >= began - EARLY_SECONDS:
+                    if before <= until and after >= began - EARLY_SECONDS:
                         worst = max(worst, after - max(before, counted_from))
             result.append(worst)
         return result

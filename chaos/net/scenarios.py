@@ -370,6 +370,59 @@ def roll(r):  # F13
         r.c.wait_whole(TOPIC)
 
 
+@scenario
+def transfer_storm(r):  # G1
+    """Leaders are asked to hand over all the time."""
+    for _ in range(10):
+        partition = r.dice.randrange(r.load.partitions)
+        r.note(f"transfer {partition}")
+        r.c.lightq("partition", "transfer-leader", f"{TOPIC}/{partition}", check=False)
+    r.load.wait_flow()
+
+
+@scenario
+def loss(r):
+    """One node loses a fifth of the packets it gets."""
+    faults.need_namespaces(r.c)
+    node = some_node(r)
+    r.note(f"loss {node}")
+    faults.lose_packets(r.c, node, 0.2)
+    try:
+        pause(r, 4, 8)
+    finally:
+        r.c.place.heal(node)
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC)
+
+
+@scenario
+def reset(r):
+    """Connections of one node are reset in the middle of frames, again and again."""
+    faults.need_namespaces(r.c)
+    node = some_leader(r)
+    r.note(f"reset {node}")
+    for _ in range(5):
+        faults.reset_connections(r.c, node)
+        pause(r, 0.2, 0.6)
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC)
+
+
+@scenario
+def starve(r):
+    """A node gets a twentieth of a processor."""
+    node = some_leader(r)
+    few = faults.Starved(r.c, node, 5)
+    r.note(f"starve {node}")
+    try:
+        pause(r, 4, 8)
+        r.load.wait_flow(20)
+    finally:
+        few.close()
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC)
+
+
 MIXED = ("kill-leader", "kill-random", "kill-all", "pause-leader", "isolate-leader", "one-way", "bridge", "power-one",
          "power-all", "bit-flip", "truncate", "hung-disk", "roll", "fsync-eio", "wipe")
 
