@@ -63,7 +63,7 @@ enum input_result input_line(struct input *input, const char **line, size_t *siz
     size_t searched = 0; /* bytes behind input->at that hold no newline */
     for (;;) {
         size_t left = input->used - input->at;
-        char *start = input->bytes + input->at;
+        char *start = left > 0 ? input->bytes + input->at : NULL;
         char *newline = left > searched ? memchr(start + searched, '\n', left - searched) : NULL;
         if (newline != NULL || (input->ended && left > 0)) {
             *line = start;

@@ -68,6 +68,9 @@ void lq_io_observe(struct lq_io *io, struct lq_observer *observer)
 {
     observer->next = io->observers;
     io->observers = observer;
+    if (io->refusal.status != LIGHTQ_OK && observer->on_trouble != NULL && lq_conn_any(io, NULL) == NULL) {
+        observer->on_trouble(observer, &io->refusal); /* it was told to the others before */
+    }
 }
 
 void lq_io_forget(struct lq_io *io, struct lq_observer *observer)

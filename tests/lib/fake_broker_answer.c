@@ -34,6 +34,9 @@ void fake_send(struct fake_node *node, size_t session, const struct lq_envelope 
 {
     struct lq_writer writer;
     struct lq_envelope sent = *envelope;
+    if (node->mute) {
+        return;
+    }
     sent.flags = payload != NULL ? LQ_ENVELOPE_FLAG_PAYLOAD : 0;
     lq_writer_init(&writer, OUT_BYTES_MAX);
     lightq_status status = lq_codec_frame(&sent, body, &writer);
@@ -266,7 +269,7 @@ static void on_metadata(struct fake_node *node, size_t session, struct lq_envelo
 }
 
 static void on_produce(struct fake_node *node, size_t session, struct lq_envelope *answer,
-                       const Lightq__Wire__Produce *in, const void *payload, size_t size, const struct fake_rule *rule)
+                       const Lightq__Wire__Produce *in, const void *payload, size_t size)
 {
     Lightq__Wire__ProduceAnswer out = LIGHTQ__WIRE__PRODUCE_ANSWER__INIT;
     Lightq__Wire__Leader leader;
@@ -293,9 +296,7 @@ static void on_produce(struct fake_node *node, size_t session, struct lq_envelop
         status = status == LIGHTQ_EEXISTS ? LIGHTQ_OK : status;
     }
     out.status = status;
-    if (rule->action == FAKE_PASS) {
-        fake_send(node, session, answer, &out.base, NULL);
-    }
+    fake_send(node, session, answer, &out.base, NULL);
 }
 
 static uint64_t resolve(const struct fake_partition *partition, const Lightq__Wire__Start *start)
@@ -509,7 +510,7 @@ static void answer_it(struct fake_node *node, size_t session, const struct lq_en
         on_metadata(node, session, &answer, body);
         break;
     case LQ_MESSAGE_PRODUCE:
-        on_produce(node, session, &answer, body, payload, payload_size, rule);
+        on_produce(node, session, &answer, body, payload, payload_size);
         break;
     case LQ_MESSAGE_SUBSCRIBE:
         on_subscribe(node, session, &answer, body);
@@ -555,7 +556,9 @@ void fake_take(struct fake_node *node, size_t session, const void *frame, size_t
     assert(status == LIGHTQ_OK);
     struct fake_rule rule = fake_take_rule(node, envelope.type);
     if (rule.action == FAKE_STORE_ANSWER || rule.action == FAKE_STORE_DROP || rule.action == FAKE_STORE_CLOSE) {
+        node->mute = true;
         answer_it(node, session, &envelope, body, payload, payload_size, &rule);
+        node->mute = false;
         obey(node, session, &envelope, &rule);
     } else if (!obey(node, session, &envelope, &rule)) {
         assert(node->sessions[session].greeted || envelope.type == LQ_MESSAGE_HELLO);

@@ -61,6 +61,7 @@ struct fake_node {
     char address[64];
     pthread_t thread;
     bool running, stop, frozen, is_frozen, bounce;
+    bool mute;    /* what is sent now is not */
     void *router; /* the thread's */
     struct fake_session sessions[FAKE_SESSIONS_MAX];
     size_t session_count;
