@@ -604,7 +604,7 @@ static void build_frame(struct lq_flush *flush)
 
 static void patch_iovs(struct lq_flush *flush)
 {
-    for (size_t i = 0; i < flush->op_count; i++) {
+    for (size_t i = 0; i < flush->op_count && !flush->out_of_memory; i++) {
         if (flush->notes[i].iov_at != LQ_NO_IOV) {
             flush->ops[i].iov = flush->iovs + flush->notes[i].iov_at;
         }

@@ -6,7 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define CHUNK_BYTES (1024u * 1024)
+#define CHUNK_BYTES   (1024u * 1024)
+#define TAIL_READ_MAX (4u * 1024 * 1024) /* a longer tail is cut off without a look */
 
 void lq_heal_deinit(struct lq_heal *heal)
 {
@@ -56,60 +57,75 @@ static lightq_status rewriter_add(struct rewriter *rewriter, const uint8_t *byte
     return LIGHTQ_OK;
 }
 
-/* The bytes of entry @index: the journal's when it has them, else those at @position. */
-static lightq_status entry_bytes(struct lq_replay *replay, struct lq_heal *heal, struct lq_scan *scan,
+/* The bytes of entry @index: those at @position when they are the entry, else the journal's. *covered: the journal has
+ * it. */
+static lightq_status entry_bytes(struct lq_replay *replay, const struct lq_heal *heal, struct lq_scan *scan,
                                  uint64_t position, uint64_t index, const uint8_t **bytes, uint64_t *size,
-                                 struct lq_err *err)
+                                 bool *covered, struct lq_err *err)
 {
     const struct lq_view_entry *view = lq_view_find(heal->group, index);
     struct lq_entry entry;
     struct lq_err text;
     enum lq_found found;
-    if (view != NULL && !view->bad) {
-        *size = view->size;
-        return lq_view_read(replay, view, &entry, bytes, err);
-    }
+    *covered = view != NULL && !view->bad;
     lightq_status status = lq_scan_entry(scan, position, &found, &entry, size, &text, err);
-    if (status == LIGHTQ_OK && (found != LQ_FOUND_ENTRY || entry.index != index)) {
-        status =
-            lq_err_set(err, LIGHTQ_ECORRUPT, "%s: entry %" PRIu64 " changed while it was read", heal->log->dir, index);
+    if (status != LIGHTQ_OK) {
+        return status;
     }
-    if (status == LIGHTQ_OK) {
+    if (found == LQ_FOUND_ENTRY && entry.index == index && entry.group == heal->log->group) {
         *bytes = entry.payload - LQ_ENTRY_HEADER_BYTES;
+        if (!*covered || lq_get_u32(*bytes) == view->crc) {
+            return LIGHTQ_OK;
+        }
     }
-    return status;
+    if (!*covered) {
+        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: entry %" PRIu64 " changed while it was read", heal->log->dir,
+                          index);
+    }
+    *size = view->size;
+    return lq_view_read(replay, view, &entry, bytes, err);
 }
 
-static lightq_status rewrite_entries(struct lq_replay *replay, struct lq_heal *heal, struct lq_segment *segment,
-                                     struct rewriter *rewriter, struct lq_err *err)
+static lightq_status rewrite_header(struct lq_replay *replay, const struct lq_heal *heal, struct lq_segment *segment,
+                                    struct rewriter *rewriter, struct lq_err *err)
+{
+    const struct lq_segment_header header = {.cluster = replay->store->options.cluster,
+                                             .group = heal->log->group,
+                                             .incarnation = heal->log->incarnation,
+                                             .first = segment->first,
+                                             .journal = replay->oldest};
+    lq_segment_header_encode(segment->header, &header);
+    return rewriter_add(rewriter, segment->header, LQ_SEGMENT_HEADER_BYTES, err);
+}
+
+/* *covered false: the segment has entries that no journal file covers, and that were not durable yet. */
+static lightq_status rewrite_entries(struct lq_replay *replay, const struct lq_heal *heal, struct lq_segment *segment,
+                                     struct rewriter *rewriter, bool *covered, struct lq_err *err)
 {
     struct lq_scan scan;
     uint64_t from = heal->rewrite_from > segment->first ? heal->rewrite_from : segment->first;
     const struct lq_point point = lq_segment_point_before(segment, from);
     uint64_t position = point.position;
+    *covered = true;
     lightq_status status = lq_scan_init(&scan, rewriter->io, segment->file, err);
     if (status != LIGHTQ_OK) {
         return status;
     }
     if (from == segment->first) {
-        const struct lq_segment_header header = {.cluster = replay->store->options.cluster,
-                                                 .group = heal->log->group,
-                                                 .incarnation = heal->log->incarnation,
-                                                 .first = segment->first,
-                                                 .journal = replay->oldest};
-        lq_segment_header_encode(segment->header, &header);
-        status = rewriter_add(rewriter, segment->header, LQ_SEGMENT_HEADER_BYTES, err);
+        status = rewrite_header(replay, heal, segment, rewriter, err);
     }
     for (uint64_t index = point.index; index <= segment->last && status == LIGHTQ_OK; index++) {
         const uint8_t *bytes;
         uint64_t size = 0;
-        status = entry_bytes(replay, heal, &scan, position, index, &bytes, &size, err);
+        bool is_covered = false;
+        status = entry_bytes(replay, heal, &scan, position, index, &bytes, &size, &is_covered, err);
         if (index == from && rewriter->size == 0) {
             rewriter->position = position;
         }
         if (index >= from && status == LIGHTQ_OK) {
             status = rewriter_add(rewriter, bytes, size, err);
         }
+        *covered = *covered && (is_covered || index <= heal->watermark);
         position += size;
     }
     if (status == LIGHTQ_OK) {
@@ -119,35 +135,82 @@ static lightq_status rewrite_entries(struct lq_replay *replay, struct lq_heal *h
     return status;
 }
 
-static lightq_status heal_segment(struct lq_replay *replay, struct lq_heal *heal, struct lq_segment *segment,
-                                  uint8_t *chunk, bool *changed, struct lq_err *err)
+/* Whether what lies behind the last entry is as an allocation leaves it. */
+static lightq_status has_clean_tail(struct lq_io *io, const struct lq_segment *segment, bool *clean, struct lq_err *err)
+{
+    struct lq_scan scan;
+    uint64_t position = segment->length;
+    *clean = false;
+    if (segment->allocated < segment->length || segment->allocated - segment->length > TAIL_READ_MAX) {
+        return LIGHTQ_OK;
+    }
+    lightq_status status = lq_scan_init(&scan, io, segment->file, err);
+    *clean = status == LIGHTQ_OK;
+    while (status == LIGHTQ_OK && *clean && position < segment->allocated) {
+        const uint8_t *bytes;
+        size_t available = 0;
+        status = lq_scan_bytes(&scan, position, CHUNK_BYTES, &bytes, &available, err);
+        *clean = status == LIGHTQ_OK && available > 0 && lq_scan_is_zero(bytes, available);
+        position += available;
+    }
+    lq_scan_deinit(&scan);
+    return status;
+}
+
+/* Makes the file what the segment says, to its exact length, durably. */
+static lightq_status finish_segment(struct lq_replay *replay, struct lq_segment *segment, struct lq_err *err)
+{
+    struct lq_io *io = replay->store->io;
+    lightq_status status = lq_disk_truncate(io, segment->file, segment->length, err);
+    if (status == LIGHTQ_OK) {
+        status = lq_disk_sync(io, segment->file, err);
+    }
+    segment->allocated = segment->length;
+    return status;
+}
+
+/* What the journal covers is only written, and synced later in the background, so that a start does not wait for as
+ * many syncs as there are logs; what it does not cover, and what is cut off, is synced now. */
+static lightq_status heal_open_segment(struct lq_replay *replay, struct lq_heal *heal, struct lq_segment *segment,
+                                       uint8_t *chunk, bool *synced, struct lq_err *err)
 {
     struct lq_store *store = replay->store;
     bool is_empty = segment->last < segment->first; /* then it has only a header */
     bool rewrite = (is_empty ? segment->first : segment->last) >= heal->rewrite_from;
-    bool shorten = segment->on_disk && segment->allocated != segment->length;
-    bool was_cut = heal->is_unfinished && segment == heal->log->segments[heal->log->segment_count - 1];
-    if (!rewrite && !shorten && !was_cut) {
-        return LIGHTQ_OK;
+    bool is_last = segment == heal->log->segments[heal->log->segment_count - 1];
+    bool covered = true;
+    bool clean = false;
+    lightq_status status = has_clean_tail(store->io, segment, &clean, err);
+    if (rewrite && status == LIGHTQ_OK) {
+        struct rewriter rewriter = {.io = store->io, .file = segment->file, .bytes = chunk};
+        status = rewrite_entries(replay, heal, segment, &rewriter, &covered, err);
+        clean = clean || segment->allocated <= segment->length; /* it ends with what was written now */
+        segment->allocated = segment->allocated > segment->length ? segment->allocated : segment->length;
     }
-    *changed = true;
+    bool many = store->open_segment_count > LQ_SEGMENTS_DIRTY_AT_START_MAX;
+    *synced = !covered || !clean || (heal->is_unfinished && is_last) || (rewrite && (is_empty || many));
+    if (*synced && status == LIGHTQ_OK) {
+        return finish_segment(replay, segment, err);
+    }
+    if (rewrite && status == LIGHTQ_OK) {
+        lq_segment_set_dirty(heal->log, segment, true);
+    }
+    return status;
+}
+
+static lightq_status heal_segment(struct lq_replay *replay, struct lq_heal *heal, struct lq_segment *segment,
+                                  uint8_t *chunk, bool *changed, struct lq_err *err)
+{
+    struct lq_store *store = replay->store;
+    bool synced = false;
     lightq_status status = lq_segment_open(heal->log, segment, !segment->on_disk, err);
     if (status != LIGHTQ_OK) {
         return status;
     }
     lq_segment_pin(store, segment);
-    if (rewrite) {
-        struct rewriter rewriter = {.io = store->io, .file = segment->file, .bytes = chunk};
-        status = rewrite_entries(replay, heal, segment, &rewriter, err);
-    }
-    if (status == LIGHTQ_OK) {
-        status = lq_disk_truncate(store->io, segment->file, segment->length, err);
-    }
-    if (status == LIGHTQ_OK) {
-        status = lq_disk_sync(store->io, segment->file, err);
-    }
-    segment->allocated = segment->length;
+    status = heal_open_segment(replay, heal, segment, chunk, &synced, err);
     lq_segment_unpin(store, segment);
+    *changed = *changed || synced;
     return status;
 }
 
@@ -193,6 +256,13 @@ static lightq_status remove_indexes(struct lq_replay *replay, const struct lq_he
     return status == LIGHTQ_OK && *changed ? lq_disk_sync_dir(replay->store->io, log->dir, err) : status;
 }
 
+/* The lowest journal file that covers entries of the dirty segments. */
+static uint64_t lowest_file(const struct lq_replay *replay, const struct lq_heal *heal)
+{
+    const struct lq_replay_group *group = heal->group;
+    return group->view_count > 0 ? replay->files[group->view[0].file].number : replay->newest;
+}
+
 lightq_status lq_heal_log(struct lq_replay *replay, struct lq_heal *heal, struct lq_err *err)
 {
     struct lq_rlog *log = heal->log;
@@ -212,6 +282,7 @@ lightq_status lq_heal_log(struct lq_replay *replay, struct lq_heal *heal, struct
         }
     }
     free(chunk);
+    log->journal_low = log->dirty_count > 0 ? lowest_file(replay, heal) : 0;
     if (status == LIGHTQ_OK && changed) {
         status = lq_disk_sync_dir(replay->store->io, log->dir, err);
         log->directory_dirty = false;

@@ -111,6 +111,18 @@ static lightq_status list_files(struct walk *walk)
     return ok ? LIGHTQ_OK : no_memory(walk);
 }
 
+/* A flush begins only when the one before it is done: what lies below the first entry of a frame was durable. */
+static void raise_watermark(struct walk *walk)
+{
+    const struct lq_replay_group *group = walk->group;
+    for (size_t i = 0; i < group->view_count; i++) {
+        bool begins = i == 0 || group->view[i].index != group->view[i - 1].index + 1;
+        if (begins && group->view[i].index - 1 > walk->watermark) {
+            walk->watermark = group->view[i].index - 1;
+        }
+    }
+}
+
 /* ---- where the log begins ---- */
 
 /* An install that was begun is completed when its checkpoint is there, and else never was. */
@@ -577,6 +589,7 @@ static lightq_status run(struct walk *walk)
         walk->watermark = walk->group->journal.watermark;
         uint64_t view_first = walk->group->view_count > 0 ? walk->group->view[0].index : UINT64_MAX;
         walk->heal->rewrite_from = view_first < walk->watermark + 1 ? view_first : walk->watermark + 1;
+        raise_watermark(walk);
         status = read_base(walk);
     }
     if (status == LIGHTQ_OK) {
@@ -586,6 +599,7 @@ static lightq_status run(struct walk *walk)
     while (status == LIGHTQ_OK && !end) {
         status = step(walk, &end);
     }
+    walk->heal->watermark = walk->watermark;
     (void)leave_segment(walk);
     if (status == LIGHTQ_OK) {
         status = drop_above(walk);

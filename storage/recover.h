@@ -10,6 +10,7 @@ struct lq_heal {
     struct lq_rlog *log;
     struct lq_replay_group *group;
     uint64_t rewrite_from; /* entries from here on may be in the page cache only: written again */
+    uint64_t watermark;    /* entries up to here were durable, in a segment or the journal */
     bool is_unfinished;    /* a cut or install was under way: what it did may not be durable */
     struct lq_doomed_list remove;
     char **temporary; /* names of files that were never completed */

@@ -566,6 +566,7 @@ static lightq_status file_apply(struct lq_replay *replay, size_t number, const s
             return LIGHTQ_OK;
         }
         replay->sequence = frame.sequence;
+        replay->newest_last = position;
         position += frame.size;
         replay->newest_end = position;
         status = frame_head(file, position, header->salt, false, &frame, &sound, err);
@@ -656,6 +657,7 @@ lightq_status lq_replay_run(struct lq_replay *replay, struct lq_store *store, st
         replay->newest_salt = header.salt;
         replay->closed = false;
         status = file_apply(replay, i, &header, &first, err);
+        file->scan.ahead = 0; /* from here on single entries are read */
     }
     return status;
 }

@@ -46,11 +46,12 @@ struct lq_replay {
     size_t file_capacity;
     struct lq_replay_group *groups;
     struct lq_replay_known *known;
-    uint64_t sequence;   /* of the last frame */
-    uint64_t oldest;     /* number of the oldest file used; surely durable */
-    uint64_t newest;     /* number of the newest file used; 0: none is */
-    size_t newest_at;    /* it, in files */
-    uint64_t newest_end; /* behind its last frame */
+    uint64_t sequence;    /* of the last frame */
+    uint64_t oldest;      /* number of the oldest file used; surely durable */
+    uint64_t newest;      /* number of the newest file used; 0: none is */
+    size_t newest_at;     /* it, in files */
+    uint64_t newest_last; /* where its last frame begins */
+    uint64_t newest_end;  /* and ends */
     uint64_t newest_salt;
     bool closed;         /* it says that a newer one was begun */
     uint64_t max_number; /* of any file seen */

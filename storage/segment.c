@@ -156,7 +156,7 @@ struct lq_point lq_segment_point_before(const struct lq_segment *segment, uint64
 
 lightq_status lq_scan_init(struct lq_scan *scan, struct lq_io *io, lq_file file, struct lq_err *err)
 {
-    *scan = (struct lq_scan){.io = io, .file = file};
+    *scan = (struct lq_scan){.io = io, .file = file, .ahead = SCAN_WINDOW_BYTES};
     return io->ops->size(io, file, &scan->file_size, err);
 }
 
@@ -168,7 +168,7 @@ void lq_scan_deinit(struct lq_scan *scan)
 
 static lightq_status window_grow(struct lq_scan *scan, size_t size, struct lq_err *err)
 {
-    size_t capacity = size < SCAN_WINDOW_BYTES ? SCAN_WINDOW_BYTES : size;
+    size_t capacity = size < scan->ahead ? scan->ahead : size;
     if (scan->file_size < capacity) {
         capacity = (size_t)scan->file_size;
     }
@@ -201,7 +201,8 @@ lightq_status lq_scan_bytes(struct lq_scan *scan, uint64_t position, size_t size
         if (status != LIGHTQ_OK) {
             return status;
         }
-        size_t chunk = left < scan->capacity ? (size_t)left : scan->capacity;
+        size_t chunk = wanted < scan->ahead ? scan->ahead : wanted;
+        chunk = left < chunk ? (size_t)left : chunk;
         size_t got = 0;
         status = lq_disk_read(scan->io, scan->file, position, scan->window, chunk, &got, err);
         if (status != LIGHTQ_OK) {

@@ -114,6 +114,7 @@ struct lq_scan {
     struct lq_io *io;
     lq_file file;
     uint64_t file_size;
+    size_t ahead; /* bytes read at least, where there are as many */
     uint8_t *window;
     size_t capacity;
     uint64_t window_at;

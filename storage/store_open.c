@@ -2,12 +2,15 @@
  * heals the logs, begins a new journal file that says all that is known, clears away what is left over. Called by raft/
  * (and the node, which gives the io) through storage/store.h; blocking. Why: docs/adr/0004. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/base/log.h"
 #include "storage/array.h"
 #include "storage/recover.h"
 #include "storage/store_private.h"
+
+#define COPY_BYTES ((size_t)1024 * 1024)
 
 struct opening {
     struct lq_store *store;
@@ -254,8 +257,56 @@ static lightq_status begin_journal(struct opening *opening)
     return status;
 }
 
-/* When older files stay, for a damaged log, the newest of them is to say that one came after it. A failure only means
- * that it does not. */
+static lightq_status copy_onto_itself(struct lq_io *io, lq_file file, uint64_t from, uint64_t to, struct lq_err *err)
+{
+    uint8_t *chunk = malloc(COPY_BYTES);
+    lightq_status status = chunk != NULL ? LIGHTQ_OK : lq_err_set(err, LIGHTQ_ENOMEM, "no memory to copy a frame");
+    while (status == LIGHTQ_OK && from < to) {
+        size_t got = 0;
+        size_t wanted = to - from < COPY_BYTES ? (size_t)(to - from) : COPY_BYTES;
+        status = lq_disk_read(io, file, from, chunk, wanted, &got, err);
+        if (status == LIGHTQ_OK && got != wanted) {
+            status = lq_err_set(err, LIGHTQ_EIO, "the journal became shorter while it was read");
+        }
+        if (status == LIGHTQ_OK) {
+            status = lq_disk_write(io, file, from, chunk, wanted, err);
+        }
+        from += wanted;
+    }
+    free(chunk);
+    return status;
+}
+
+/* The last frame of the newest old file may be in the page cache only, or (its sync failed) never get to the disk from
+ * there: it is written again and synced before anything relies on it. All frames before it were synced. */
+static lightq_status secure_newest(struct opening *opening)
+{
+    struct lq_io *io = opening->store->io;
+    const struct lq_replay *replay = &opening->replay;
+    char path[LQ_PATH_BYTES];
+    lq_file file;
+    if (replay->newest == 0) {
+        return LIGHTQ_OK;
+    }
+    lq_path_journal(path, opening->store->dir, opening->store->options.shard, replay->newest);
+    lightq_status status = lq_disk_open(io, path, LQ_OPEN_WRITE, &file, opening->err);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    uint64_t from = replay->newest_last == LQ_JOURNAL_HEADER_BYTES ? 0 : replay->newest_last; /* written in one go */
+    status = copy_onto_itself(io, file, from, replay->newest_end, opening->err);
+    if (status == LIGHTQ_OK) {
+        status = lq_disk_sync(io, file, opening->err);
+    }
+    io->ops->close(io, file);
+    if (status == LIGHTQ_OK) {
+        lq_path_join(path, opening->store->dir, "journal");
+        status = lq_disk_sync_dir(io, path, opening->err);
+    }
+    return status;
+}
+
+/* The newest old file says that one came after it, as a full one does. A failure only means that it does not. */
 static void close_newest(struct opening *opening)
 {
     struct lq_io *io = opening->store->io;
@@ -264,11 +315,7 @@ static void close_newest(struct opening *opening)
     char path[LQ_PATH_BYTES];
     struct lq_err err = {.text = ""};
     lq_file file;
-    bool kept = false;
-    for (size_t i = 0; i < opening->heal_count; i++) {
-        kept = kept || (opening->heals[i].log != NULL && opening->heals[i].log->keep_low != 0);
-    }
-    if (!kept || replay->newest == 0) {
+    if (replay->newest == 0) {
         return;
     }
     lq_path_journal(path, opening->store->dir, opening->store->options.shard, replay->newest);
@@ -370,6 +417,9 @@ static lightq_status open_all(struct opening *opening)
     }
     if (status == LIGHTQ_OK) {
         status = heal_all(opening);
+    }
+    if (status == LIGHTQ_OK) {
+        status = secure_newest(opening);
     }
     if (status == LIGHTQ_OK) {
         status = begin_journal(opening);

@@ -106,6 +106,9 @@ static uint64_t sweep(struct fixture *f, lightq_status status, uint64_t times, b
         assert_int_equal(lq_io_mem_add_fault(f->mem, &fault), LIGHTQ_OK);
         run_tolerant(f, &model);
         close_whatever(f);
+        if (getenv("LIGHTQ_SWEEP_TRACE") != NULL && strtoull(getenv("LIGHTQ_SWEEP_TRACE"), NULL, 10) == n) {
+            lq_io_mem_trace(f->mem, stderr);
+        }
         hit = lq_io_mem_faults_hit(f->mem) > before;
         lq_io_mem_clear_faults(f->mem);
         check_next_start(f, &model);
