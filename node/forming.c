@@ -285,7 +285,8 @@ static bool all_are_free(struct lq_forming *forming)
     if (here != forming->options.expect || here - 1 < forming->options.seed_count) {
         bool missing = here < forming->options.expect || here - 1 < forming->options.seed_count;
         wait_for(forming, missing ? LIGHTQ_ENOTREADY : LIGHTQ_ECONFLICT,
-                 missing ? "%u nodes are here, %u are expected and %u other seeds are given: waiting for all of them"
+                 missing ? "here: %u of the %u nodes that are expected, this one included (other seeds given: %u); "
+                           "waiting for all"
                          : "%u nodes are here, but %u are expected and %u other seeds are given: correct --seeds and "
                            "--expect",
                  here, forming->options.expect, forming->options.seed_count);

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define IDLE_MAX 64 /* with more producers than that in the tail, idle ones go */
+
 void lq_tail_start(struct lq_tail *tail, const struct lq_queue_state *state)
 {
     lq_tail_drop(tail);
@@ -24,11 +26,18 @@ void lq_tail_drop(struct lq_tail *tail)
     *tail = (struct lq_tail){.table = NULL};
 }
 
-static struct lq_tail_producer *find(const struct lq_tail *tail, uint64_t id)
+static struct lq_tail_producer *find_any(const struct lq_tail *tail, uint64_t id)
 {
     struct lq_tail_producer *producer = NULL;
     HASH_FIND(hh, tail->table, &id, sizeof id, producer);
     return producer;
+}
+
+/* The producer, when it has a batch in flight. */
+static struct lq_tail_producer *find(const struct lq_tail *tail, uint64_t id)
+{
+    struct lq_tail_producer *producer = find_any(tail, id);
+    return producer == NULL || producer->first == NULL ? NULL : producer;
 }
 
 /* The applied producer, unless it will be forgotten before anything proposed now is applied. */
@@ -96,7 +105,7 @@ lightq_status lq_tail_reserve(struct lq_tail *tail, const struct lq_partition_re
     if (request->producer_id == 0) {
         return LIGHTQ_OK;
     }
-    struct lq_tail_producer *found = find(tail, request->producer_id);
+    struct lq_tail_producer *found = find_any(tail, request->producer_id);
     if (found == NULL) {
         found = calloc(1, sizeof *found);
         if (found == NULL) {
@@ -115,7 +124,7 @@ lightq_status lq_tail_reserve(struct lq_tail *tail, const struct lq_partition_re
 
 void lq_tail_release(struct lq_tail *tail, struct lq_tail_producer *producer)
 {
-    if (producer != NULL && producer->first == NULL) {
+    if (producer != NULL && producer->first == NULL && HASH_COUNT(tail->table) > IDLE_MAX) {
         HASH_DEL(tail->table, producer);
         free(producer);
     }

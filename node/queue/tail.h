@@ -16,7 +16,7 @@ struct lq_tail_producer {
     uint64_t id;
     uint64_t next_sequence;
     uint32_t epoch;
-    struct lq_partition_request *first, *last; /* proposed and not applied, in order; at least one */
+    struct lq_partition_request *first, *last; /* proposed and not applied, in order; NULL: idle, kept for the next */
     UT_hash_handle hh;
 };
 
@@ -48,7 +48,7 @@ enum lq_tail_verdict lq_tail_judge(const struct lq_tail *tail, const struct lq_q
                                    const struct lq_partition_request *request, size_t producers_max,
                                    struct lq_partition_request **proposed, const struct lq_batch_place **place);
 
-/* Before proposing a batch that was judged NEXT: room for its producer. OK | ENOMEM. With @undo, what was made for a
+/* Before proposing a batch that was judged NEXT: room for its producer. OK | ENOMEM. lq_tail_release gives back what was
  * proposal that failed is given back. */
 lightq_status lq_tail_reserve(struct lq_tail *tail, const struct lq_partition_request *request,
                               struct lq_tail_producer **producer) LQ_MUST_CHECK;

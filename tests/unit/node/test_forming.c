@@ -512,7 +512,7 @@ static void test_forming_waits_for_all(void **state)
     }
 
     assert_int_equal(check_one_cluster(w), 0);
-    assert_non_null(strstr(w->places[0].waiting.text, "2 nodes are here, 3 are expected"));
+    assert_non_null(strstr(w->places[0].waiting.text, "here: 2 of the 3 nodes"));
     assert_in_range(w->places[0].waits, 1, 3); /* said when it changes, not every time */
     calm(w, 40);
     assert_int_equal(check_one_cluster(w), 3);

@@ -84,6 +84,25 @@ static void test_create_answers_when_every_partition_has_a_leader(void **state)
     cluster_free(cluster);
 }
 
+static void test_create_three_hundred_partitions_is_quick(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(28);
+    uint64_t begin = sim_now_us(cluster->sim);
+
+    assert_int_equal(create_topic(cluster, 2, "wide", 300, 3), LIGHTQ_OK);
+
+    assert_true(sim_now_us(cluster->sim) - begin < 6 * SECOND_US); /* simulated */
+    cluster_wait(cluster, all_settled, NULL, 10);
+    struct lq_meta_counts counts;
+    lq_meta_count(member_of(cluster, 1)->meta, &counts);
+    assert_int_equal(counts.partitions, 300);
+    assert_int_equal(counts.leaderless, 0);
+    assert_int_equal(counts.replicas, 300);
+    assert_int_equal(counts.replicas_stopped, 0);
+    cluster_free(cluster);
+}
+
 static void test_create_refusals_are_named(void **state)
 {
     (void)state;
@@ -806,6 +825,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cluster_begins_with_its_founders),
         cmocka_unit_test(test_create_answers_when_every_partition_has_a_leader),
+        cmocka_unit_test(test_create_three_hundred_partitions_is_quick),
         cmocka_unit_test(test_create_refusals_are_named),
         cmocka_unit_test(test_leadership_goes_where_the_catalog_says),
         cmocka_unit_test(test_delete_removes_replicas_also_of_who_was_away),

@@ -1,0 +1,152 @@
+/* test_producers.c - the table of producers and the retention marks, alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "node/queue/marks.h"
+#include "node/queue/producers.h"
+
+static void apply(struct lq_producers *producers, uint64_t id, uint32_t epoch, uint64_t sequence, uint64_t index)
+{
+    const struct lq_batch_place place = {
+        .sequence = sequence, .count = 2, .base_offset = index * 10, .term = 1, .timestamp_ms = 5};
+    assert_int_equal(lq_producers_applied(producers, id, epoch, index, &place), LIGHTQ_OK);
+}
+
+static void test_judge_tells_next_old_gap_and_fenced_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(lq_sequence_judge(false, 0, 0, 7, 0, 3), LQ_VERDICT_NEXT);
+    assert_int_equal(lq_sequence_judge(false, 0, 0, 7, 1, 3), LQ_VERDICT_GAP);
+    assert_int_equal(lq_sequence_judge(true, 7, 10, 7, 10, 3), LQ_VERDICT_NEXT);
+    assert_int_equal(lq_sequence_judge(true, 7, 10, 7, 11, 3), LQ_VERDICT_GAP);
+    assert_int_equal(lq_sequence_judge(true, 7, 10, 7, 7, 3), LQ_VERDICT_OLD);
+    assert_int_equal(lq_sequence_judge(true, 7, 10, 7, 8, 3), LQ_VERDICT_GAP); /* two old messages and a new one */
+    assert_int_equal(lq_sequence_judge(true, 7, 10, 6, 10, 3), LQ_VERDICT_FENCED);
+    assert_int_equal(lq_sequence_judge(true, 7, 10, 8, 0, 3), LQ_VERDICT_NEXT);
+    assert_int_equal(lq_sequence_judge(true, 7, 10, 8, 10, 3), LQ_VERDICT_GAP);
+}
+
+static void test_producers_keep_the_last_batches(void **state)
+{
+    (void)state;
+    struct lq_producers producers = {.count = 0};
+
+    for (unsigned i = 0; i < LQ_PRODUCER_BATCHES_KEPT + 2; i++) {
+        apply(&producers, 4, 0, i * 2, 100 + i);
+    }
+
+    const struct lq_producer *producer = lq_producers_find(&producers, 4);
+    assert_int_equal(producer->next_sequence, (LQ_PRODUCER_BATCHES_KEPT + 2) * 2);
+    assert_null(lq_producer_batch(producer, 2, 2));
+    assert_int_equal(lq_producer_batch(producer, 4, 2)->base_offset, 1020);
+    assert_null(lq_producer_batch(producer, 4, 1)); /* another cut is another batch */
+    apply(&producers, 4, 1, 0, 200);                /* a new epoch begins with nothing */
+    assert_null(lq_producer_batch(producer, 4, 2));
+    assert_int_equal(producer->kept, 1);
+    lq_producers_deinit(&producers);
+}
+
+static void test_producers_are_forgotten_by_last_use(void **state)
+{
+    (void)state;
+    struct lq_producers producers = {.count = 0};
+    apply(&producers, 1, 0, 0, 10);
+    apply(&producers, 2, 0, 0, 11);
+    apply(&producers, 3, 0, 0, 12);
+    apply(&producers, 1, 0, 2, 13); /* used again */
+
+    lq_producers_forget(&producers, 11);
+
+    assert_int_equal(producers.count, 2);
+    assert_null(lq_producers_find(&producers, 2));
+    assert_int_equal(producers.oldest->id, 3);
+    assert_int_equal(producers.newest->id, 1);
+    lq_producers_forget(&producers, UINT64_MAX);
+    assert_int_equal(producers.count, 0);
+    assert_null(producers.newest);
+    apply(&producers, 9, 0, 0, 20); /* it goes on after that */
+    assert_int_equal(producers.count, 1);
+    lq_producers_deinit(&producers);
+}
+
+static void test_producers_are_bounded(void **state)
+{
+    (void)state;
+    struct lq_producers producers = {.count = 0};
+    const struct lq_batch_place place = {.count = 1};
+    for (uint64_t id = 1; id <= LQ_PRODUCERS_MAX; id++) {
+        apply(&producers, id, 0, 0, id);
+    }
+
+    assert_int_equal(lq_producers_applied(&producers, UINT64_MAX, 0, LQ_PRODUCERS_MAX + 1, &place), LIGHTQ_ELIMIT);
+
+    apply(&producers, 5, 0, 2, LQ_PRODUCERS_MAX + 1); /* those that are known go on */
+    assert_int_equal(producers.count, LQ_PRODUCERS_MAX);
+    lq_producers_deinit(&producers);
+}
+
+static void add_mark(struct lq_marks *marks, uint64_t i, uint64_t bytes_each, uint64_t ms_each)
+{
+    const struct lq_mark mark = {.offset = i, .bytes = i * bytes_each, .timestamp_ms = 1000 + i * ms_each};
+    assert_int_equal(lq_marks_add(marks, &mark), LIGHTQ_OK);
+}
+
+static void test_marks_are_bounded_and_stay_fine(void **state)
+{
+    (void)state;
+    struct lq_marks marks;
+    lq_marks_init(&marks);
+
+    for (uint64_t i = 0; i < 1000000; i++) {
+        add_mark(&marks, i, 1000, 10);
+    }
+
+    assert_in_range(marks.count, LQ_PARTITION_MARKS_MAX / 2 - 1, LQ_PARTITION_MARKS_MAX);
+    const struct lq_mark *mark = lq_marks_find_bytes(&marks, 500000 * UINT64_C(1000));
+    assert_in_range(mark->offset, 490000, 500000);
+    mark = lq_marks_find_time(&marks, 1000 + 250000 * 10);
+    assert_in_range(mark->offset, 240000, 250000);
+    assert_ptr_equal(lq_marks_find(&marks, 0), &marks.at[0]);
+    assert_null(lq_marks_find_time(&marks, 999));
+    lq_marks_deinit(&marks);
+}
+
+static void test_marks_trim_keeps_the_one_at_the_start(void **state)
+{
+    (void)state;
+    struct lq_marks marks;
+    lq_marks_init(&marks);
+    for (uint64_t i = 0; i < 100; i++) {
+        add_mark(&marks, i, 100000, 5000);
+    }
+    assert_int_equal(marks.count, 100);
+
+    lq_marks_trim(&marks, 40, 100);
+    assert_int_equal(marks.at[0].offset, 40);
+    assert_int_equal(lq_marks_find(&marks, 41)->bytes, 41 * UINT64_C(100000));
+    assert_null(lq_marks_find(&marks, 39));
+    lq_marks_trim(&marks, 100, 100);
+
+    assert_int_equal(marks.count, 0);
+    add_mark(&marks, 200, 100000, 5000);
+    assert_int_equal(marks.count, 1);
+    lq_marks_deinit(&marks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_judge_tells_next_old_gap_and_fenced_apart),
+        cmocka_unit_test(test_producers_keep_the_last_batches),
+        cmocka_unit_test(test_producers_are_forgotten_by_last_use),
+        cmocka_unit_test(test_producers_are_bounded),
+        cmocka_unit_test(test_marks_are_bounded_and_stay_fine),
+        cmocka_unit_test(test_marks_trim_keeps_the_one_at_the_start),
+    };
+    return cmocka_run_group_tests_name("producers", tests, NULL, NULL);
+}
