@@ -164,8 +164,8 @@ static void on_read(struct lq_group *group, struct lq_read *read, lightq_status 
     }
     peer->feed.read = NULL;
     if (status == LIGHTQ_ECORRUPT || status == LIGHTQ_EIO) {
-        lq_group_fail(group, status, "group %" PRIu64 ": entries from %" PRIu64 " on cannot be read for a follower",
-                      group->id, read->read.index); /* rule 10 */
+        lq_feed_drop(peer);
+        lq_group_unreadable(group, status, read->read.index); /* rule 10 */
         return;
     }
     if (status != LIGHTQ_OK || !lq_group_leads(group) || read->read.index != peer->feed.next ||

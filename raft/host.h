@@ -170,7 +170,8 @@ struct lq_group_status {
 void lq_group_status(const struct lq_group *group, struct lq_group_status *status);
 struct lq_rlog *lq_group_log(struct lq_group *group);
 /* Its owner read the log (lq_rlog_read) and was told EIO or ECORRUPT for the entries from @index on: this replica hands
- * leadership over and stops, as after a failed write; stopped() tells. */
+ * leadership over and stops, as after a failed write; stopped() tells. Where the other voters cannot do without it
+ * (they may have rot elsewhere) it only hands over: each serves what it can read. */
 void lq_group_unreadable(struct lq_group *group, lightq_status status, uint64_t index);
 uint64_t lq_group_id(const struct lq_group *group);
 struct lq_group *lq_host_find(struct lq_host *host, uint64_t group);

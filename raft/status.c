@@ -1,5 +1,4 @@
 /* raft/status.c - what a group says of itself, and its end. See host.h. */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "raft/group.h"
@@ -12,12 +11,6 @@ uint64_t lq_group_id(const struct lq_group *group)
 struct lq_rlog *lq_group_log(struct lq_group *group)
 {
     return group->log;
-}
-
-void lq_group_unreadable(struct lq_group *group, lightq_status status, uint64_t index)
-{
-    lq_group_fail(group, status, "group %" PRIu64 ": entries from %" PRIu64 " on cannot be read for a consumer",
-                  group->id, index);
 }
 
 bool lq_group_alone(const struct lq_group *group)

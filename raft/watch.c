@@ -315,6 +315,32 @@ void lq_group_fail(struct lq_group *group, lightq_status status, const char *for
     lq_group_dirty(group);
 }
 
+/* Whether the other voters that are heard from are a majority. */
+static bool can_be_spared(const struct lq_group *group)
+{
+    struct lq_group_status status;
+    unsigned voters = 0;
+    unsigned others = 0;
+    lq_group_status(group, &status);
+    for (unsigned i = 0; i < status.replica_count; i++) {
+        const struct lq_replica_status *server = &status.replicas[i];
+        bool is_voter = server->role == LQ_ROLE_VOTER;
+        voters += is_voter;
+        others += is_voter && server->id != group->self && server->online && !server->lost_data;
+    }
+    return others > voters / 2;
+}
+
+void lq_group_unreadable(struct lq_group *group, lightq_status status, uint64_t index)
+{
+    if (can_be_spared(group) || !lq_group_leads(group)) {
+        lq_group_fail(group, status, "group %" PRIu64 ": entries from %" PRIu64 " on cannot be read", group->id, index);
+    } else if (lq_group_transfer(group, 0) == LIGHTQ_OK) {
+        lq_log(ERROR, "entries cannot be read: leadership is handed over", "group", group->id, "index", index, "status",
+               lightq_status_name(status));
+    }
+}
+
 static void stop_now(struct lq_group *group)
 {
     lq_group_trace(group, LQ_TRACE_STOP, group->failed, group->raft_open ? raft_current_term(&group->raft) : 0);

@@ -301,10 +301,10 @@ static void test_rule3_term_at_start_is_at_least_that_of_the_log(void **state)
 
 /* ---- rule 4: what was read asynchronously is sent only if it still may be ---- */
 
-static void lead_with_read_pending(struct solo *solo)
+static void lead_some_with_read_pending(struct solo *solo, unsigned voters)
 {
     uint64_t index;
-    solo_init(solo, 3);
+    solo_init(solo, voters);
     solo_lead(solo);
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(solo_submit(solo, 1, 50, &index), LIGHTQ_OK);
@@ -317,6 +317,11 @@ static void lead_with_read_pending(struct solo *solo)
     assert_int_equal(solo_submit(solo, 1, 50, &index), LIGHTQ_OK);
     solo_turn(solo);
     assert_int_equal(solo->sent_count, 0); /* it must be read from disk */
+}
+
+static void lead_with_read_pending(struct solo *solo)
+{
+    lead_some_with_read_pending(solo, 3);
 }
 
 static void test_rule4_read_is_sent_while_still_leading(void **state)
@@ -706,6 +711,35 @@ static void test_rule10_rot_found_for_a_follower_hands_over_and_stops(void **sta
     assert_int_equal(solo_submit(solo, 1, 10, &index), LIGHTQ_ESTOPPED);
 }
 
+/* Rot in different places of different replicas: each must go on to serve what only it has. */
+static void test_rule10_rot_in_one_that_cannot_be_spared_only_hands_over(void **state)
+{
+    struct solo *solo = *state;
+    lead_some_with_read_pending(solo, 2);
+    fake_log_rot(solo->group->log, true);
+
+    fake_store_hold_reads(solo->store, false);
+    solo_turn(solo);
+
+    assert_int_equal(solo->machine.stops, 0);
+    assert_int_equal(solo->group->failed, LIGHTQ_OK);
+    assert_int_not_equal(solo->group->raft.leader_state.transferee, 0);
+}
+
+static void test_rule10_rot_found_by_a_consumer_hands_over_and_stops(void **state)
+{
+    struct solo *solo = *state;
+    solo_init(solo, 3);
+    solo_lead(solo);
+
+    lq_group_unreadable(solo->group, LIGHTQ_ECORRUPT, 1);
+    solo_turn(solo);
+    assert_non_null(solo_last(solo, RAFT_TIMEOUT_NOW, 0));
+    solo_advance(solo, 1000);
+
+    assert_int_equal(solo->machine.stopped, LIGHTQ_ECORRUPT);
+}
+
 static void test_rule10_rot_found_in_a_follower_stops_it(void **state)
 {
     struct solo *solo = *state;
@@ -757,6 +791,8 @@ int main(void)
         TEST(test_rule9_commit_index_never_goes_back),
         TEST(test_rule9_entries_read_ahead_are_dropped_by_a_cut),
         TEST(test_rule10_rot_found_for_a_follower_hands_over_and_stops),
+        TEST(test_rule10_rot_in_one_that_cannot_be_spared_only_hands_over),
+        TEST(test_rule10_rot_found_by_a_consumer_hands_over_and_stops),
         TEST(test_rule10_rot_found_in_a_follower_stops_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
