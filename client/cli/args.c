@@ -251,7 +251,48 @@ int cli_parse(struct cli_args *args, const struct cli_verb *verb, int argc, char
     return verb == NULL || check_words(args, verb) ? at : -1;
 }
 
-/* ---- help */
+/* ---- help and manual */
+
+/* Text for a manual page: a dash there is a minus. */
+static void print_roff(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        printf("%s%c", *text == '-' || *text == '\\' ? "\\" : "", *text);
+    }
+}
+
+static void print_manual_rows(const char *names)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!is_among(names, rows[i].name, strlen(rows[i].name))) {
+            continue;
+        }
+        printf(".TP\n\\fB\\-\\-");
+        print_roff(rows[i].name);
+        printf("\\fR");
+        if (rows[i].argument != NULL) {
+            printf(" \\fI");
+            print_roff(rows[i].argument);
+            printf("\\fR");
+        }
+        printf("\n");
+        print_roff(rows[i].sentence);
+        printf("\n");
+    }
+}
+
+void cli_print_manual_options(void)
+{
+    print_manual_rows(GLOBAL_OPTIONS);
+}
+
+void cli_print_manual_verb(const struct cli_verb *verb)
+{
+    printf(".SS lightq %s %s\n", verb->name, verb->words);
+    print_roff(verb->sentence);
+    printf(".\n");
+    print_manual_rows(verb->options);
+}
 
 static void print_row(const struct option_row *row)
 {

@@ -74,6 +74,12 @@ int cli_parse(struct cli_args *args, const struct cli_verb *verb, int argc, char
 void cli_args_init(struct cli_args *args);
 void cli_print_help(void);
 void cli_print_verb_help(const struct cli_verb *verb);
+/* The options of all verbs, and one verb with its own, as parts of a manual page; the whole of docs/man/lightq.1; the
+ * part about settings of docs/man/liblightq.3. */
+void cli_print_manual_options(void);
+void cli_print_manual_verb(const struct cli_verb *verb);
+void cli_print_manual(void);
+void cli_print_manual_settings(void);
 
 /* One sentence on standard error, and 2. */
 enum cli_exit cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));

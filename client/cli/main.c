@@ -209,16 +209,28 @@ static enum cli_exit run_verb(struct cli *cli, int argc, char *const *argv)
     return result;
 }
 
+/* What needs no verb and no cluster. True: it was that. */
+static bool run_alone(const char *option)
+{
+    if (strcmp(option, "--version") == 0) {
+        printf("lightq %s\n", lightq_version());
+    } else if (strcmp(option, "--help-settings") == 0) {
+        lq_conf_print_help(lq_client_options_table(), stdout);
+    } else if (strcmp(option, "--man") == 0) {
+        cli_print_manual();
+    } else if (strcmp(option, "--man-settings") == 0) {
+        cli_print_manual_settings();
+    } else {
+        return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {.client = NULL};
     cli_args_init(&cli.args);
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        printf("lightq %s\n", lightq_version());
-        return CLI_DONE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--help-settings") == 0) {
-        lq_conf_print_help(lq_client_options_table(), stdout);
+    if (argc == 2 && run_alone(argv[1])) {
         return CLI_DONE;
     }
     int used = cli_parse(&cli.args, NULL, argc - 1, argv + 1);
