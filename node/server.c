@@ -307,7 +307,15 @@ static lightq_status open_store(struct lq_process *process, struct lq_err *err)
         .journal_bytes = options->journal_bytes,
         .cache_bytes = options->cache_bytes,
     };
-    return lq_store_open(process->shard.io, process->clock, &store, &process->shard.store, err);
+    lightq_status status = lq_store_open(process->shard.io, process->clock, &store, &process->shard.store, err);
+    if (status == LIGHTQ_EDAMAGED) {
+        const struct lq_err what = *err;
+        return lq_err_set(err, status,
+                          "%s; while a majority of the other nodes is whole, move the data directory away, start this "
+                          "node with an empty one, and run 'lightq node replace %d %d'",
+                          what.text, (int)options->node_id, (int)options->node_id);
+    }
+    return status;
 }
 
 static lightq_status open_groups(struct lq_process *process, struct lq_err *err)
