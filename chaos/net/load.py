@@ -57,6 +57,7 @@ class Load:
         self.cluster = cluster
         self.count = rate * seconds // PRODUCERS
         self.attempted = self.count * PRODUCERS
+        self.stored = 0
         self.faults = []  # (began, counted from, name)
         cluster.lightq("topic", "create", TOPIC, "--partitions", partitions)
         self.acked = [cluster.folder / f"acked{i}" for i in range(PRODUCERS)]
@@ -90,7 +91,8 @@ class Load:
 
         wait_for(flows, "acknowledgements from every partition after a fault", seconds)
 
-    def finish(self, seconds=180):
+    def finish(self, refusal=None, seconds=180):
+        """Waits for the producers; gives how many messages were refused for certain with the status that may be."""
         def done():
             self.cluster.look_for_dead()
             return not self.producing()
@@ -98,11 +100,16 @@ class Load:
         wait_for(done, f"the end of the producers ({self.acknowledged()} of {self.attempted} acknowledged)", seconds)
         for tail in self.tails:
             tail.close()
+        refused = 0
         for producer in self.producers:
             producer.output.seek(0)
             text = producer.output.read().strip()
-            if producer.returncode != 0:
+            found = re.search(r"^(\d+) not acknowledged, of which 0 may be stored$", text, re.M)
+            if producer.returncode == 1 and refusal and refusal in text and found:
+                refused += int(found[1])
+            elif producer.returncode != 0:
                 raise Broken(f"produce gave {producer.returncode}: {text}")
+        return refused
 
     def recoveries(self):
         """For each fault the longest silence of any partition that began at it or soon after, in seconds."""
@@ -132,6 +139,7 @@ class Load:
         found = re.search(r"lost (\d+)", done.stdout)
         lost = int(found[1]) if found else -1
         doubled, unexpected = self.judge_payloads(text)
+        self.stored = len(text.splitlines())
         return lost, doubled, unexpected, complaints
 
     def judge_payloads(self, text):

@@ -235,7 +235,7 @@ def hung_disk(r):
     r.c.wait_whole(TOPIC)
 
 
-def damaged(r, harm):
+def damaged(r, harm, refusable=False):
     """A node comes back with bad files: it must not use them, and be whole again by itself."""
     r.c.wait_whole(TOPIC)
     if not r.load.producing():
@@ -247,10 +247,28 @@ def damaged(r, harm):
         r.c.kill(node)
     else:
         r.c.stop(node)
-    r.say(harm(r.c, node, r.dice))
-    r.c.start(node)
+    what = harm(r.c, node, r.dice)
+    r.say(what)
+    r.harmed.add((node, what.split(" ")[0]))
+    r.c.launch(node)
+    if refusable and refuses(r, node):
+        must_be_refused(r, node)
+        r.c.remove_data(node)
+        r.c.launch(node)
+        replaced(r, node)
+        return
+    r.c.wait_ready(node)
     r.load.wait_flow()
     r.c.wait_whole(TOPIC)
+
+
+def refuses(r, node):
+    """Whether node ends by itself instead of becoming ready."""
+    def known():
+        return r.c.ended(node) is not None or "\nready " in "\n" + r.c.log_of_this_start(node)
+
+    wait_for(known, f"node {node} being ready or refusing to start", 30)
+    return r.c.ended(node) is not None
 
 
 @scenario
@@ -275,7 +293,8 @@ def bad_checkpoint(r):  # C3, C5
 
 @scenario
 def bad_journal(r):
-    damaged(r, faults.spoil_journal)
+    """All votes of the node are in doubt: it refuses to start, until an operator replaces it."""
+    damaged(r, faults.spoil_journal, refusable=True)
 
 
 def replaced(r, node):
