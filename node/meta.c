@@ -49,6 +49,10 @@ static lightq_status on_apply(void *machine, const struct lq_entry *entry, struc
     struct lq_meta *meta = machine;
     uint64_t version = lq_catalog_version(meta->catalog);
     (void)slab;
+    if (meta->leading && entry->term != meta->term) {
+        meta->leading = false; /* it was lost, and follow() has not come yet */
+        lq_controller_drop(meta);
+    }
     lightq_status status = lq_catalog_apply(meta->catalog, entry);
     if (status != LIGHTQ_OK) {
         return status;
@@ -61,6 +65,7 @@ static lightq_status on_apply(void *machine, const struct lq_entry *entry, struc
 static void on_lead(void *machine, uint64_t term)
 {
     struct lq_meta *meta = machine;
+    lq_controller_drop(meta); /* of an earlier term */
     meta->leading = true;
     meta->term = term;
     meta->leader = lq_replica_make(lq_meta_self(meta), meta->incarnation);

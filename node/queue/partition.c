@@ -46,11 +46,23 @@ static unsigned events_of(const struct lq_partition *partition, const struct lq_
     return 0;
 }
 
+/* It does not lead, whatever it thought before. */
+static void step_down(struct lq_partition *partition, lightq_status status)
+{
+    partition->leading = false;
+    partition->in_machine++;
+    lq_intake_drop(partition, status);
+    partition->in_machine--;
+}
+
 lightq_status lq_partition_apply(struct lq_partition *partition, const struct lq_entry *entry)
 {
     struct lq_command command;
     struct lq_err err = {.status = LIGHTQ_OK};
     uint64_t start_offset_before = partition->state.start_offset;
+    if (partition->leading && entry->term != partition->term) {
+        step_down(partition, LIGHTQ_ENOTLEADER); /* it was lost, and follow() has not come yet */
+    }
     lightq_status status = lq_queue_state_apply(&partition->state, entry, &command, &err);
     if (status != LIGHTQ_OK) {
         lq_log(ERROR, "a committed entry cannot be applied, this replica stops", "group", partition->options.group,
@@ -75,7 +87,9 @@ static lightq_status on_apply(void *machine, const struct lq_entry *entry, struc
 static void on_lead(void *machine, uint64_t term)
 {
     struct lq_partition *partition = machine;
-    assert(partition->proposed.first == NULL);
+    if (partition->leading) {
+        step_down(partition, LIGHTQ_ENOTLEADER); /* of an earlier term, that nobody saw end */
+    }
     partition->leading = true;
     partition->leader = partition->options.self;
     partition->term = term;
@@ -84,15 +98,6 @@ static void on_lead(void *machine, uint64_t term)
     if (lq_intake_needs_turn(partition)) {
         lq_partition_wake(partition);
     }
-}
-
-/* It does not lead, whatever it thought before. */
-static void step_down(struct lq_partition *partition, lightq_status status)
-{
-    partition->leading = false;
-    partition->in_machine++;
-    lq_intake_drop(partition, status);
-    partition->in_machine--;
 }
 
 static void on_follow(void *machine, lq_replica_id leader, uint64_t term)

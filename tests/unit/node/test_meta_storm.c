@@ -8,7 +8,7 @@
 #define BATCHES_MAX    3000 /* of one client */
 #define FLIGHT_MAX     5
 #define PARTITIONS     3
-#define STORM_MS       30000
+#define STORM_MS       20000
 #define CLIENT_STEP_MS 7
 #define BATCH_BYTES    200
 

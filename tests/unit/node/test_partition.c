@@ -274,6 +274,31 @@ static void test_follow_tells_proposed_and_queued_apart(void **state)
     assert_int_equal(p[3].request.base_offset, 1);
 }
 
+/* The group saw leadership end and begin again between two turns: the machine is told only the last. */
+static void test_lead_again_without_follow_drops_what_was_proposed(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p[3];
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 0, 0, 1), LIGHTQ_OK);
+    assert_int_equal(produce(f, &p[1], 9, 0, 1, 1), LIGHTQ_OK);
+
+    while (f->log.count > f->log.applied) { /* they were cut */
+        free(f->log.at[--f->log.count].payload);
+    }
+    fixture_lead(f);
+
+    assert_int_equal(p[0].answers + p[1].answers, 2);
+    assert_int_equal(p[0].status, LIGHTQ_ELEADERSHIPLOST);
+    assert_int_equal(p[1].status, LIGHTQ_ELEADERSHIPLOST);
+    assert_int_equal(produce(f, &p[2], 9, 0, 0, 1), LIGHTQ_OK);
+    fixture_apply_all(f);
+    assert_int_equal(p[2].status, LIGHTQ_OK);
+    assert_int_equal(p[2].request.base_offset, 0);
+    lq_partition_machine_ops.lead(f->partition, 9); /* and once more, with nothing applied between */
+    assert_true(lq_partition_leading(f->partition));
+}
+
 static void test_stopped_refuses_and_says_why(void **state)
 {
     struct fixture *f = *state;
@@ -631,6 +656,7 @@ int main(void)
         CASE(test_produce_full_window_queues_in_order),
         CASE(test_produce_too_much_waiting_is_busy),
         CASE(test_follow_tells_proposed_and_queued_apart),
+        CASE(test_lead_again_without_follow_drops_what_was_proposed),
         CASE(test_stopped_refuses_and_says_why),
         CASE(test_free_answers_everything_once),
         CASE(test_produce_inside_answer_waits_for_the_turn),
