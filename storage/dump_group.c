@@ -551,6 +551,19 @@ static void take_checkpoint_watermarks(struct log_reading *log, const struct lq_
     }
 }
 
+/* A flush begins only when the one before it is done: what lies below the first entry of a frame was durable. */
+static void take_journal_watermark(struct log_reading *log)
+{
+    const struct lq_dump_group *known = log->known;
+    bool is_replaced = log->begin != known->trim + 1; /* by an install: the journal's entries are of the old log */
+    for (size_t i = 0; i < known->view_count && !is_replaced; i++) {
+        uint64_t index = known->views[i].entry.index;
+        if ((i == 0 || index != known->views[i - 1].entry.index + 1) && index - 1 > log->watermark) {
+            log->watermark = index - 1;
+        }
+    }
+}
+
 /* Where the log begins, and how far it must be whole. */
 static void begin_log(struct log_reading *log, const struct lq_names *names)
 {
@@ -565,6 +578,7 @@ static void begin_log(struct log_reading *log, const struct lq_names *names)
     log->watermark = known->watermark;
     log->begin = known->trim + 1;
     take_install(log);
+    take_journal_watermark(log);
     take_checkpoint_watermarks(log, names);
     log->next = log->begin;
     if (log->begin == 1) {
