@@ -148,13 +148,15 @@ static uint64_t on_trim_to(void *machine)
     if (partition->trim_stale && partition->state.start_offset > 0) {
         uint64_t index =
             partition->options.port->seek_offset(partition->options.port_owner, partition->state.start_offset);
-        if (index > 0) { /* asked again until the log knows */
-            partition->trim_stale = false;
-            partition->trim_index = index - 1;
+        /* The log looks among entries that are not committed too, and others may come in their place, with messages:
+         * what is not applied counts for nothing, and it is asked again. And until the log knows at all. */
+        bool is_applied = index > 0 && index - 1 <= partition->state.applied_index;
+        if (index > 0) {
+            partition->trim_stale = !is_applied;
+            partition->trim_index = is_applied ? index - 1 : partition->state.applied_index;
         }
     }
-    return partition->trim_index < partition->state.applied_index ? partition->trim_index
-                                                                  : partition->state.applied_index;
+    return partition->trim_index;
 }
 
 static void on_stopped(void *machine, lightq_status status, const struct lq_err *err)

@@ -122,11 +122,19 @@ static inline lightq_status fake_submit(void *owner, const struct lq_proposal *p
     return LIGHTQ_OK;
 }
 
-/* The index of the entry that holds @offset, as the real log would find it. */
+/* The index of the entry that holds @offset, or would, as the real log finds it: also among entries not committed. */
 static inline uint64_t fake_seek_offset(void *owner, uint64_t offset)
 {
     const struct fake_log *log = owner;
     uint64_t index = 1;
+    uint64_t end = 0;
+    for (size_t i = 0; i < log->count; i++) {
+        const struct lq_entry *entry = &log->at[i].entry;
+        end = entry->type == LQ_ENTRY_COMMAND ? entry->base_offset + entry->message_count : end;
+    }
+    if (offset >= end) {
+        return log->count + 1;
+    }
     for (size_t i = 0; i < log->count; i++) {
         if (log->at[i].entry.type == LQ_ENTRY_COMMAND && log->at[i].entry.base_offset <= offset) {
             index = i + 1;
