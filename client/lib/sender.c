@@ -50,8 +50,7 @@ void lq_sender_back_off(struct lq_lane *lane)
 
 /* ---- sending */
 
-/* Gives @bundle its numbers and makes its bytes. False: no memory now. */
-static bool seal(struct lq_lane *lane, struct lq_bundle *bundle)
+bool lq_sender_seal(struct lq_lane *lane, struct lq_bundle *bundle)
 {
     const struct lq_client_options *options = &io_of(lane)->options;
     uint64_t producer_id = options->idempotence ? lane->producer_id : 0;
@@ -73,7 +72,7 @@ static bool transmit(struct lq_lane *lane, struct lq_bundle *bundle)
 {
     struct lq_io *io = io_of(lane);
     const struct lq_meta_partition *partition = lq_lane_partition(lane);
-    if (bundle->slab == NULL && !seal(lane, bundle)) {
+    if (bundle->slab == NULL && !lq_sender_seal(lane, bundle)) {
         lq_sender_back_off(lane);
         return false;
     }

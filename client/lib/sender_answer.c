@@ -119,6 +119,24 @@ static bool is_drained(struct lq_lane *lane)
     return true;
 }
 
+/* Numbers in the order of the lane, under its new id, for all up to the last one that had numbers: the parts of a batch
+ * that was split have none yet, and those behind them must not get lower ones. False: no memory. */
+static bool renumber(struct lq_lane *lane)
+{
+    struct lq_bundle *last = NULL;
+    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL; bundle = bundle->next) {
+        last = bundle->slab != NULL ? bundle : last;
+    }
+    for (struct lq_bundle *bundle = lq_lane_oldest(lane); last != NULL && bundle != last->next; bundle = bundle->next) {
+        bool numbered = bundle->state == LQ_BUNDLE_RESOLVED ||
+                        (bundle->slab != NULL ? restamp(lane, bundle) : lq_sender_seal(lane, bundle));
+        if (!numbered) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void lq_sender_drain(struct lq_lane *lane)
 {
     struct lq_bundle *next;
@@ -137,14 +155,11 @@ void lq_sender_drain(struct lq_lane *lane)
         }
     }
     lq_sender_new_identity(lane);
-    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL; bundle = bundle->next) {
-        if (bundle->slab != NULL && !restamp(lane, bundle)) {
-            lane->draining = true; /* once more, from the start, when there is memory */
-            lane->hole = 0;
-            lane->hole_certain = true;
-            lq_sender_back_off(lane);
-            return;
-        }
+    if (!renumber(lane)) {
+        lane->draining = true; /* once more, from the start, when there is memory */
+        lane->hole = 0;
+        lane->hole_certain = true;
+        lq_sender_back_off(lane);
     }
 }
 

@@ -7,6 +7,8 @@
 
 /* sender.c: sends what may be sent of @lane. */
 void lq_sender_pump(struct lq_lane *lane);
+/* sender.c: gives @bundle its numbers and makes its bytes. False: no memory now. */
+bool lq_sender_seal(struct lq_lane *lane, struct lq_bundle *bundle);
 /* sender.c: takes over what send() has gathered for @lane, then pumps. */
 void lq_sender_collect(struct lq_lane *lane);
 /* sender.c: nothing of @lane is sent before its backoff is over. */

@@ -389,6 +389,38 @@ static void test_producer_batch_with_message_too_big_is_split(void **state)
     assert_string_equal(stored[4].value, "m5");
 }
 
+/* The batch behind it was under way already: it must not overtake the messages that are sent again one by one. */
+static void test_producer_split_batch_keeps_its_place(void **state)
+{
+    struct fixture *f = *state;
+    char big[300];
+    struct lightq_message message = {
+        .topic = "t", .value = memset(big, 'b', sizeof big), .value_size = sizeof big, .opaque = (void *)2};
+    fixture_set(f, "request.timeout.ms", "200");
+    send_small_batches(f);
+    fixture_send_many(f, 0, 0, 1);
+    fixture_wait_reports(f, 1);
+    fake_cluster_message_max(f->cluster, 200);
+    rule(f, 0, 1, FAKE_STORE_DROP, LIGHTQ_OK); /* keeps the lane busy, so that the next ones share a batch */
+    fixture_send_many(f, 0, 1, 1);
+    assert_true(fake_cluster_wait_seen(f->cluster, LQ_MESSAGE_PRODUCE, 2));
+
+    assert_int_equal(lightq_producer_send(f->producer, &message), LIGHTQ_OK);
+    fixture_send_many(f, 0, 3, 60);
+    assert_int_equal(lightq_producer_flush(f->producer, 1), LIGHTQ_ETIMEDOUT);
+    fixture_wait_reports(f, 63);
+
+    assert_int_equal(fixture_report(f, 2)->status, LIGHTQ_ETOOBIG);
+    struct fake_message stored[64];
+    assert_int_equal(fake_cluster_log(f->cluster, "t", 0, stored, 64), 62);
+    for (unsigned i = 2; i < 62; i++) {
+        char value[16];
+        snprintf(value, sizeof value, "m%u", i + 1);
+        assert_string_equal(stored[i].value, value);
+        assert_int_equal(fixture_report(f, i + 1)->status, LIGHTQ_OK);
+    }
+}
+
 static void test_producer_deleted_topic_fails_its_messages(void **state)
 {
     struct fixture *f = *state;
@@ -500,6 +532,7 @@ int main(void)
         WITH_FIXTURE(test_producer_delivery_timeout_without_leader_is_no_doubt),
         WITH_FIXTURE(test_producer_waits_for_leader_that_comes_later),
         WITH_FIXTURE(test_producer_batch_with_message_too_big_is_split),
+        WITH_FIXTURE(test_producer_split_batch_keeps_its_place),
         WITH_FIXTURE(test_producer_deleted_topic_fails_its_messages),
         WITH_FIXTURE(test_producer_topic_made_again_is_another_one),
         WITH_FIXTURE(test_producer_server_behind_does_not_hide_topic),
