@@ -182,7 +182,7 @@ enum cli_exit cli_cluster_status(struct cli *cli)
 enum cli_exit cli_node_replace(struct cli *cli)
 {
     struct lightq_error error;
-    uint32_t old_node, new_node, replicas = 0;
+    uint32_t old_node = 0, new_node = 0, replicas = 0;
     enum cli_exit result = parse_node(cli->args.words[0], &old_node);
     if (result == CLI_DONE) {
         result = parse_node(cli->args.words[1], &new_node);
