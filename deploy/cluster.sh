@@ -61,7 +61,7 @@ running_pid() {
     local pid dir
     pid=$(cat "$(node_dir "$1")/pid" 2>/dev/null) || return 1
     dir=$(realpath "$(node_dir "$1")/data" 2>/dev/null) || return 1
-    { tr '\0' '\n' <"/proc/$pid/cmdline"; } 2>/dev/null | grep -qxF -- "$dir" || return 1
+    grep -qzxF -e "$dir" "/proc/$pid/cmdline" 2>/dev/null || return 1
     case "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null)" in
         Z | X | '') return 1 ;;
     esac
@@ -111,7 +111,7 @@ log_of_this_start() { tail -c "+$(($(cat "$(node_dir "$1")/log.start") + 1))" "$
 # Waits until node $1, just launched, says that it is ready.
 wait_ready() {
     local deadline=$((SECONDS + ready_seconds))
-    until log_of_this_start "$1" | grep -q '^ready '; do
+    until [ "$(log_of_this_start "$1" | grep -c '^ready ')" -gt 0 ]; do
         if ! running_pid "$1" >/dev/null; then
             log_of_this_start "$1" | tail -n 5 >&2
             die "node $1 ended before it was ready; its log is $(node_dir "$1")/log"

@@ -90,7 +90,7 @@ installed() {
 }
 
 raft_is_right() {
-    installed libraft-dev && dpkg-query -W -f '${Version}' libraft-dev | grep -q '^0\.22\.'
+    installed libraft-dev && [[ "$(dpkg-query -W -f '${Version}' libraft-dev)" == 0.22.* ]]
 }
 
 enable_backports() {
