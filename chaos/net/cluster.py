@@ -35,6 +35,7 @@ class Cluster:
     def __init__(self, nodes=3, settings=()):
         self.count = nodes
         self.nodes = range(1, nodes + 1)
+        self.replicas = 3 if nodes >= 3 else 1  # the default of a new topic
         self.settings = settings
         self.place = Place(nodes)
         self.folder = self.place.folder
@@ -179,7 +180,7 @@ class Cluster:
             where = f"partition {partition['partition']}"
             if not partition["leader"]:
                 return f"{where} has no leader"
-            if len(partition["replicas"]) != self.count:
+            if len(partition["replicas"]) != self.replicas:
                 return f"{where} has {len(partition['replicas'])} replicas"
             last = max(r.get("last_index", 0) for r in partition["replicas"])
             for r in partition["replicas"]:
@@ -212,7 +213,7 @@ class Cluster:
                 return False
             for partition in seen["partitions"]:
                 marks = {(r.get("digest"), r.get("digest_to")) for r in partition["replicas"]}
-                if len(partition["replicas"]) != self.count or len(marks) != 1 or None in next(iter(marks)):
+                if len(partition["replicas"]) != self.replicas or len(marks) != 1 or None in next(iter(marks)):
                     last[0] = json.dumps(partition)
                     return False
             return True

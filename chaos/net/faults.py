@@ -203,6 +203,16 @@ def truncate(c, node, dice):
     return f"{segment.parent.name}/{segment.name}"
 
 
+def tear_tail(c, node, dice):
+    """The last bytes of every partition's newest segment are not there."""
+    said = []
+    for folder in topic_folders(c, node):
+        segment = sorted(folder.glob("*.log"))[-1]
+        os.truncate(segment, max(64, used_bytes(segment) - dice.randrange(1, 200)))
+        said.append(f"{folder.name}/{segment.name}")
+    return " ".join(said)
+
+
 def lose_segment(c, node, dice):
     files = segments(c, node, dice)
     segment = dice.choice(files[:-1] or files)

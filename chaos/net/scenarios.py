@@ -282,6 +282,11 @@ def truncate(r):  # C3
 
 
 @scenario
+def torn_tail(r):  # B9, E7
+    damaged(r, faults.tear_tail)
+
+
+@scenario
 def lost_segment(r):  # A4
     damaged(r, faults.lose_segment)
 
@@ -309,13 +314,7 @@ def replaced(r, node):
 @scenario
 def wipe(r):  # F1, F2, F3, F5
     r.c.wait_whole(TOPIC)
-    node = some_node(r)
-    r.note(f"wipe {node}")
-    r.c.kill(node)
-    r.c.remove_data(node)
-    r.c.launch(node)
-    must_be_refused(r, node)
-    replaced(r, node)
+    wiped_and_replaced(r, some_node(r))
 
 
 def must_be_refused(r, node):
@@ -438,6 +437,48 @@ def starve(r):
         r.load.wait_flow(20)
     finally:
         few.close()
+    r.load.wait_flow()
+    r.c.wait_whole(TOPIC)
+
+
+def wiped_and_replaced(r, node):
+    r.note(f"wipe {node}")
+    r.c.kill(node)
+    r.c.remove_data(node)
+    r.c.launch(node)
+    must_be_refused(r, node)
+    replaced(r, node)
+
+
+@scenario
+def replace_all(r):  # F7
+    """One node after the other is replaced by an empty one; then all are killed, and know one another again."""
+    r.c.wait_whole(TOPIC)
+    for node in r.dice.sample(list(r.c.nodes), r.c.count):
+        wiped_and_replaced(r, node)
+        if r.dice.random() < 0.3:
+            kill_all(r)
+    kill_all(r)
+    r.c.wait_whole(TOPIC)
+
+
+@scenario
+def power_rebuilding(r):  # A5, E11
+    """All nodes lose power while one of them is being rebuilt."""
+    faults.need_root(r.c)
+    r.c.wait_whole(TOPIC)
+    if not r.load.producing():
+        return
+    node = some_node(r)
+    pause(r, 1, 2)
+    r.c.kill(node)
+    r.say(faults.truncate(r.c, node, r.dice))
+    r.c.launch(node)
+    pause(r, 0.1, 1.5)
+    r.note(f"power all while {node} is rebuilt", majority=True)
+    faults.power(r.c, list(r.c.nodes))
+    r.c.up()
+    r.healed()
     r.load.wait_flow()
     r.c.wait_whole(TOPIC)
 
