@@ -279,12 +279,14 @@ static void compare(struct lq_replica *replica)
     }
 }
 
-/* What the catalog says of one partition. */
+/* What the catalog says of one partition. None is made while the catalog does not name this directory: an empty one
+ * under an old id reads the history first, with the replicas of the directory before it, which have forgotten what they
+ * acknowledged. */
 static void scan_partition(struct lq_meta *meta, const struct lq_catalog_partition *placed)
 {
     const struct lq_catalog_replica *here = lq_catalog_replica_on(placed, lq_meta_self(meta));
     struct lq_replica *replica = lq_replicas_find(meta, placed->group);
-    if (replica == NULL && here != NULL) {
+    if (replica == NULL && here != NULL && meta->seen_self) {
         replica = add(meta, placed->group, here->incarnation);
     }
     if (replica == NULL) {

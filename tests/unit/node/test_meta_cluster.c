@@ -309,6 +309,62 @@ static void test_wiped_node_is_refused_until_it_is_replaced(void **state)
     cluster_free(cluster);
 }
 
+/* Entries that change nothing, so that the catalog's history does not travel in one frame. */
+static void lengthen_history(struct cluster *cluster, unsigned count)
+{
+    struct lq_meta *meta = member_of(cluster, controller_of(cluster))->meta;
+    const struct lq_catalog_command command = {.type = LQ_CATALOG_DELETE, .drop = {.uuid = {.bytes = {0xdd}}}};
+    while (count > 0) {
+        uint64_t index;
+        if (lq_meta_propose(meta, &command, &index) == LIGHTQ_OK) {
+            count--;
+        } else {
+            cluster_run_ms(cluster, 1);
+        }
+    }
+    cluster_run_ms(cluster, 1000);
+}
+
+/* An empty directory under an old id reads the catalog's history from the beginning: that names replicas of the
+ * directory before it. Such a replica has forgotten what it acknowledged, and must not come back to vote. */
+static void test_replaced_node_makes_no_replica_of_its_predecessor(void **state)
+{
+    (void)state;
+    const struct cluster_options options = {.nodes = 4, .founders = 3, .seed = 10, .segment_bytes = 16 << 20};
+    struct cluster *cluster = cluster_new(&options);
+    cluster_up(cluster, 3);
+    unsigned lost = other_than(controller_of(cluster));
+    assert_int_equal(create_topic(cluster, 1, "t", 1, 3), LIGHTQ_OK);
+    uint64_t group = group_of(cluster, 1, "t", 0);
+    produce_some(cluster, group, 10);
+    cluster_kill(cluster, lost);
+    cluster_wipe(cluster, lost);
+    lengthen_history(cluster, 12000);
+    cluster_run_ms(cluster, 5000);
+    assert_int_equal(replace_node(cluster, controller_of(cluster), lost, lost), LIGHTQ_OK);
+    cluster_start(cluster, lost);
+    struct member *member = member_of(cluster, lost);
+    const struct lq_catalog_node *node = NULL;
+    uint64_t end_us = sim_now_us(cluster->sim) + 30 * SECOND_US;
+
+    while (node == NULL || lq_catalog_topic(catalog_on(cluster, lost), "t") == NULL) {
+        sim_run(cluster->sim, 50);
+        node = member->meta == NULL ? NULL : lq_catalog_node(catalog_on(cluster, lost), lost);
+        assert_true(sim_now_us(cluster->sim) < end_us);
+    }
+    assert_false(lq_id_equal(&node->uuid, &member->identity.uuid)); /* it knows the past, and not the present */
+    for (unsigned id = 1; id <= 3; id++) {
+        sim_cut(cluster->sim, id - 1, lost - 1, true);
+    }
+    cluster_run_ms(cluster, 500);
+    assert_null(lq_store_find(member->node->store, group));
+    sim_heal(cluster->sim);
+
+    cluster_wait(cluster, all_settled, NULL, 60);
+    assert_int_equal(lq_rlog_incarnation(lq_store_find(member->node->store, group)), 2);
+    cluster_free(cluster);
+}
+
 static void test_check_peer_knows_old_empty_and_forged_directories(void **state)
 {
     (void)state;
@@ -833,6 +889,7 @@ int main(void)
         cmocka_unit_test(test_controller_dies_while_topics_are_created),
         cmocka_unit_test(test_create_without_majority_times_out_and_says_why),
         cmocka_unit_test(test_wiped_node_is_refused_until_it_is_replaced),
+        cmocka_unit_test(test_replaced_node_makes_no_replica_of_its_predecessor),
         cmocka_unit_test(test_check_peer_knows_old_empty_and_forged_directories),
         cmocka_unit_test(test_damaged_replica_is_rebuilt_by_itself),
         cmocka_unit_test(test_lost_replica_is_rebuilt_and_never_new),
