@@ -310,7 +310,7 @@ lightq_status lq_history_not_ok(struct lq_history *history, uint64_t time_us, ui
                                 enum lq_outcome outcome, struct lq_err *err)
 {
     assert(outcome == LQ_OUTCOME_FAILED || outcome == LQ_OUTCOME_UNKNOWN);
-    struct lq_message *message;
+    struct lq_message *message = NULL;
     lightq_status status = find_open(history, time_us, producer, sequence, &message, err);
     if (status == LIGHTQ_OK) {
         message->outcome = (uint8_t)outcome;
