@@ -291,7 +291,7 @@ static void acknowledge(struct lq_message *message, uint64_t time_us, uint32_t l
 lightq_status lq_history_ok(struct lq_history *history, uint64_t time_us, uint32_t producer, uint64_t sequence,
                             uint32_t log, uint64_t offset, uint64_t term, struct lq_err *err)
 {
-    struct lq_message *message;
+    struct lq_message *message = NULL;
     lightq_status status = check_acknowledged(history, log, offset, term, err);
     if (status == LIGHTQ_OK) {
         status = find_open(history, time_us, producer, sequence, &message, err);
