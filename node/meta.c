@@ -412,6 +412,13 @@ const struct lq_host_events lq_meta_host_events = {.node_frame = on_node_frame, 
 
 /* ---- who this node is to the cluster ---- */
 
+/* A node that is new reads the catalog's history first. By that it cannot judge: one that was replaced since then, and
+ * leads the meta group now, would be refused, and the rest of the history with it. */
+bool lq_meta_knows_nodes(const struct lq_meta *meta)
+{
+    return lq_catalog_version(meta->catalog) != 0 && meta->seen_self;
+}
+
 /* Once the catalog has named this directory, it must go on doing so. */
 static void check_self(struct lq_meta *meta)
 {
@@ -473,7 +480,7 @@ lightq_status lq_meta_check_peer(const struct lq_meta *meta, const struct lq_hel
 {
     const struct lq_catalog_node *node = lq_catalog_node(meta->catalog, hello->node);
     bool is_blank = lq_id_is_zero(&hello->cluster);
-    if (lq_catalog_version(meta->catalog) == 0) {
+    if (!lq_meta_knows_nodes(meta)) {
         const struct lq_founder *founder = lq_founder_find(&meta->options.identity->proposal.founders, hello->node);
         bool other = meta->options.identity->founder && founder != NULL && !lq_id_equal(&founder->uuid, &hello->uuid);
         return other ? lq_err_set(err, LIGHTQ_EIDENTITY,

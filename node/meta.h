@@ -33,7 +33,8 @@ struct lq_letter_request;
 
 struct lq_meta_events {
     /* Who the peers are, from the catalog: told for each node but this one at start and whenever it changes. @node is
-     * borrowed. A GONE or AWAITED node must not be connected to. What the transport needs. */
+     * borrowed. A GONE or AWAITED node must not be connected to. A zero uuid: not known yet. What the transport needs.
+     */
     void (*peer)(void *owner, const struct lq_catalog_node *node);
     /* Everything that was promised at start is there: the catalog is known and names this node, and the meta group has
      * a leader. Once. */

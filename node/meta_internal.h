@@ -228,6 +228,8 @@ struct lq_meta {
 uint64_t lq_meta_now_us(const struct lq_meta *meta);
 uint32_t lq_meta_self(const struct lq_meta *meta);
 void lq_meta_card(const struct lq_meta *meta, struct lq_node_card *card);
+/* Whether the catalog has come as far as this directory's own entry: before that it is history. */
+bool lq_meta_knows_nodes(const struct lq_meta *meta);
 /* Proposes a catalog command, in a turn. As lq_group_submit. */
 lightq_status lq_meta_propose(struct lq_meta *meta, const struct lq_catalog_command *command,
                               uint64_t *index) LQ_MUST_CHECK;

@@ -113,7 +113,13 @@ void lq_peers_tell(struct lq_meta *meta)
             continue; /* a guest that the catalog awaits is spoken with until it is in */
         }
         peer->is_guest = false;
-        tell(meta, peer, node);
+        if (lq_meta_knows_nodes(meta)) {
+            tell(meta, peer, node);
+        } else if (node->state == LQ_NODE_ACTIVE && !peer->connected) {
+            struct lq_catalog_node was = *node; /* a place to try, no more */
+            was.uuid = (struct lq_id){.bytes = {0}};
+            tell(meta, peer, &was);
+        }
     }
 }
 

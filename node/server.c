@@ -100,7 +100,8 @@ static void on_peer(void *owner, const struct lq_catalog_node *node)
         lq_transport_remove_peer(transport, node->id);
         return;
     }
-    lightq_status status = lq_transport_set_peer(transport, node->id, node->peer.host, node->peer.port, &node->uuid);
+    const struct lq_id *uuid = lq_id_is_zero(&node->uuid) ? NULL : &node->uuid;
+    lightq_status status = lq_transport_set_peer(transport, node->id, node->peer.host, node->peer.port, uuid);
     if (status != LIGHTQ_OK) {
         lq_log(ERROR, "a node of the catalog cannot be connected to", "node", node->id, "host", node->peer.host,
                "status", lightq_status_name(status));

@@ -358,9 +358,14 @@ static void test_replaced_node_makes_no_replica_of_its_predecessor(void **state)
     }
     cluster_run_ms(cluster, 500);
     assert_null(lq_store_find(member->node->store, group));
+    struct lq_err err; /* nor does it refuse a node that may have been replaced since */
+    const struct lq_hello renewed = {
+        .node = other_than(lost), .uuid = {.bytes = {9, 0xbb}}, .cluster = {.bytes = {0xc1, 2, 3}}};
+    assert_int_equal(lq_meta_check_peer(member->meta, &renewed, &err), LIGHTQ_OK);
     sim_heal(cluster->sim);
 
     cluster_wait(cluster, all_settled, NULL, 60);
+    assert_int_equal(lq_meta_check_peer(member->meta, &renewed, &err), LIGHTQ_EIDENTITY);
     assert_int_equal(lq_rlog_incarnation(lq_store_find(member->node->store, group)), 2);
     cluster_free(cluster);
 }
