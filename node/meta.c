@@ -519,8 +519,8 @@ static void on_catalog_changed(struct lq_meta *meta)
     meta->replicas.scan = true;
     meta->requests.work = true;
     meta->unsettled = true;
-    lq_peers_tell(meta);
     check_self(meta);
+    lq_peers_tell(meta);
     if (meta->events.catalog_changed != NULL) {
         meta->events.catalog_changed(meta->owner);
     }
