@@ -194,6 +194,14 @@ static void cut_and_check(struct fixture *f, struct model *model, const struct c
         lq_io_mem_kill(f->mem);
         fixture_open(f);
         model_check(model);
+        (void)lq_io_mem_run_all(f->mem); /* some of the background work */
+        if (seed % 2 == 0) {             /* and once more */
+            lq_store_abandon(f->store);
+            f->store = NULL;
+            lq_io_mem_kill(f->mem);
+            fixture_open(f);
+            model_check(model);
+        }
     }
     fixture_crash(f, cut->mode, seed);
     fixture_open(f);
