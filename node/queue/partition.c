@@ -165,6 +165,7 @@ static void on_stopped(void *machine, lightq_status status, const struct lq_err 
     partition->stopped = true;
     partition->why = *err;
     partition->why.status = status;
+    partition->leader = 0; /* whoever it is: what this replica knew is no longer true, above all that it is itself */
     step_down(partition, LIGHTQ_ESTOPPED);
     note(partition, LQ_PARTITION_STOPPED | LQ_PARTITION_LEADERSHIP);
 }

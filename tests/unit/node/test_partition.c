@@ -317,6 +317,8 @@ static void test_stopped_refuses_and_says_why(void **state)
     assert_true(status.stopped);
     assert_int_equal(status.stopped_status, LIGHTQ_EIO);
     assert_string_equal(status.stopped_text, "the disk is gone");
+    assert_int_equal(lq_partition_leader(f->partition), 0); /* else it is not rebuilt: found by chaos/run bit-flip */
+    assert_int_equal(status.leader, 0);
 }
 
 static void test_free_answers_everything_once(void **state)
