@@ -1,5 +1,6 @@
 """What can be done to one node. Each function leaves the node running and healthy again or says in its name what it
-leaves. `c` is a Cluster, `dice` a random.Random. Which injections work where is explained in docs/reliability.md."""
+leaves. `c` is a Cluster, `dice` a random.Random.
+A fault that this machine or user cannot make raises Skipped."""
 
 import os
 import pathlib
