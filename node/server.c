@@ -198,6 +198,11 @@ static lightq_status open_peer_port(struct lq_process *process, struct lq_err *e
         status = lq_transport_listen(shard->transport, options->peer.host, options->peer.port, options->peer_insecure,
                                      &events, err);
     }
+    if (status == LIGHTQ_EADDRINUSE) {
+        return lq_err_set(err, status,
+                          "the peer port %s is in use: end the other process, or choose another with --peer-listen",
+                          options->peer_listen);
+    }
     return status;
 }
 
@@ -252,6 +257,13 @@ static lightq_status take_directory(struct lq_process *process, struct lq_err *e
     lightq_status status = LIGHTQ_OK;
     if (!existed) {
         status = lq_io_uv_new(&shard->loop, process->options->data, &made, &shard->io, err);
+        if (status == LIGHTQ_ENOTFOUND) {
+            return lq_err_set(
+                err, status,
+                "the data directory %s cannot be made: make the directory it is in, or choose another with "
+                "--data",
+                process->options->data);
+        }
     }
     if (status == LIGHTQ_OK) {
         status = shard->io->ops->lock(shard->io, err);
