@@ -233,15 +233,17 @@ class Cluster:
             child.output.close()
 
     def close(self, keep=False):
-        self.end_clients()
-        for node in self.nodes:
-            if self.place.root:
-                subprocess.run(["fsfreeze", "-u", self.place.mount_point(node)], capture_output=True, check=False)
-            process = self.running.pop(node, None)
-            if process is not None:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-        self.place.close(keep)
+        try:
+            self.end_clients()
+            for node in self.nodes:
+                if self.place.root:
+                    subprocess.run(["fsfreeze", "-u", self.place.mount_point(node)], capture_output=True, check=False)
+                process = self.running.pop(node, None)
+                if process is not None:
+                    process.send_signal(signal.SIGKILL)
+                    process.wait()
+        finally:
+            self.place.close(keep)
 
     def remove_data(self, node):
         shutil.rmtree(self.place.data(node))

@@ -153,12 +153,15 @@ class Place:
 
     # ---- end
 
+    def keep_data(self, node):
+        shutil.copytree(self.data(node), self.node_folder(node) / "data", dirs_exist_ok=True)
+
     def close(self, keep=False):
         problems = []
-        if keep and self.root:
-            for node in self.disks:
-                shutil.copytree(self.data(node), self.node_folder(node) / "data", dirs_exist_ok=True)
-        for step in reversed(self.undo):
+        steps = self.undo
+        if keep:
+            steps += [lambda node=node: self.keep_data(node) for node in self.disks]
+        for step in reversed(steps):
             try:
                 step()
             except (OSError, RuntimeError, subprocess.SubprocessError) as error:
