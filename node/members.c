@@ -170,7 +170,9 @@ static bool add_missing(const struct led *led)
         uint32_t node = lq_replica_node(id);
         if (!node_is_server(led, node) && node_is_here(led->meta, node) && link->ops->connected(link, node) &&
             count_catching_up(led->meta) < CATCHING_UP_MAX) {
-            return change(led, LQ_CHANGE_ADD_STANDBY, id);
+            bool added = change(led, LQ_CHANGE_ADD_STANDBY, id);
+            *led->catching_up |= added;
+            return added;
         }
     }
     return false;

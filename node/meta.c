@@ -347,8 +347,19 @@ static void on_renew(struct lq_meta *meta, const struct lq_letter_retire *renew)
     }
 }
 
+/* Who is not in the catalog may only say who it is, and ask to be taken in. */
+static bool may_say(const struct lq_meta *meta, uint32_t node, enum lq_letter_kind kind)
+{
+    const struct lq_catalog_node *known = lq_catalog_node(meta->catalog, node);
+    return kind == LQ_LETTER_INFO || kind == LQ_LETTER_JOIN || lq_catalog_version(meta->catalog) == 0 ||
+           (known != NULL && known->state == LQ_NODE_ACTIVE);
+}
+
 static lightq_status on_letter(struct lq_meta *meta, uint32_t node, const struct lq_letter *letter)
 {
+    if (!may_say(meta, node, letter->kind)) {
+        return LIGHTQ_OK;
+    }
     switch (letter->kind) {
     case LQ_LETTER_INFO:
         if (letter->info.card.node != node) {

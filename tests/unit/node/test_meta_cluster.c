@@ -820,6 +820,66 @@ static void test_inspect_sees_replicas_of_all_nodes(void **state)
     cluster_free(cluster);
 }
 
+static void give_letter(struct cluster *cluster, unsigned to, uint32_t from, const struct lq_letter *letter)
+{
+    struct lq_writer writer;
+    lq_writer_init(&writer, LQ_NODE_FRAME_BYTES_MAX);
+    lq_letter_encode(letter, &writer);
+    struct lq_slab *slab = lq_slab_new(writer.size);
+    assert_non_null(slab);
+    memcpy(slab->bytes, writer.bytes, writer.size);
+    const struct lq_frame_in frame = {.type = LQ_FRAME_NODE, .slab = slab, .size = (uint32_t)writer.size};
+    assert_int_equal(lq_meta_host_events.node_frame(member_of(cluster, to)->meta, from, &frame), LIGHTQ_OK);
+    lq_slab_unref(slab);
+    lq_writer_deinit(&writer);
+}
+
+static void test_stranger_can_only_ask_to_join(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(29);
+    unsigned controller = controller_of(cluster);
+    struct lq_letter create = {
+        .kind = LQ_LETTER_REQUEST,
+        .request = {.verb = LQ_REQUEST_CREATE, .uuid = {.bytes = {9}}, .partitions = 1, .replicas = 1, .name = "x"}};
+    lq_topic_config_init(&create.request.config);
+    const struct lq_letter report = {.kind = LQ_LETTER_REPORT, .report = {.first_group = 0, .last_group = 99}};
+
+    give_letter(cluster, controller, 4, &create);
+    give_letter(cluster, controller, 4, &report);
+    cluster_run_ms(cluster, 500);
+
+    assert_int_equal(lq_catalog_topic_count(catalog_on(cluster, controller)), 0);
+    struct lq_meta_node_load load;
+    lq_meta_node_load(member_of(cluster, controller)->meta, 4, &load);
+    assert_false(load.up);
+    give_letter(cluster, controller, other_than(controller), &create); /* a member may */
+    cluster_run_ms(cluster, 500);
+    assert_int_equal(lq_catalog_topic_count(catalog_on(cluster, controller)), 1);
+    cluster_free(cluster);
+}
+
+static void test_malformed_letters_close_the_connection(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(30);
+    struct lq_slab *slab = lq_slab_new(64);
+    assert_non_null(slab);
+    memset(slab->bytes, 0xff, 64);
+    struct lq_frame_in frame = {.type = LQ_FRAME_NODE, .slab = slab, .size = 64};
+
+    assert_int_equal(lq_meta_host_events.node_frame(member_of(cluster, 1)->meta, 2, &frame), LIGHTQ_OK);
+    slab->bytes[0] = LQ_LETTER_REPLY; /* a kind and a version that are known, and nonsense behind them */
+    slab->bytes[1] = LQ_LETTER_VERSION;
+    slab->bytes[2] = slab->bytes[3] = 0;
+    assert_int_equal(lq_meta_host_events.node_frame(member_of(cluster, 1)->meta, 2, &frame), LIGHTQ_EPROTO);
+    frame.size = 1;
+    assert_int_equal(lq_meta_host_events.node_frame(member_of(cluster, 1)->meta, 2, &frame), LIGHTQ_EPROTO);
+
+    lq_slab_unref(slab);
+    cluster_free(cluster);
+}
+
 static void test_transfer_goes_to_the_named_node(void **state)
 {
     (void)state;
@@ -909,6 +969,8 @@ int main(void)
         cmocka_unit_test(test_node_replaced_by_another_takes_its_replicas),
         cmocka_unit_test(test_retention_trims_every_replica_alike),
         cmocka_unit_test(test_inspect_sees_replicas_of_all_nodes),
+        cmocka_unit_test(test_stranger_can_only_ask_to_join),
+        cmocka_unit_test(test_malformed_letters_close_the_connection),
         cmocka_unit_test(test_transfer_goes_to_the_named_node),
         cmocka_unit_test(test_drain_hands_everything_over_and_nothing_back),
         cmocka_unit_test(test_free_answers_what_waits),
