@@ -112,8 +112,9 @@ void lq_controller_deinit(struct lq_meta *meta);
 
 /* A replica of a partition on this node. Legal moves:
  *     WAITING  -> OPEN (opened) | BROKEN (cannot be)      OPEN     -> BROKEN (stopped) | RETIRING | REMOVING
- *     BROKEN   -> WAITING (tried again, or rebuilt) | REMOVING
- *     RETIRING -> REMOVING (the others say it is out)     REMOVING -> WAITING (a new incarnation is wanted) | gone */
+ *     BROKEN   -> WAITING (tried again, or rebuilt) | REMOVING (damaged) | RETIRING (its log is not)
+ *     RETIRING -> REMOVING (the others say it is out) | OPEN, WAITING, BROKEN (the catalog read on, and wants it)
+ *     REMOVING -> WAITING (a new incarnation is wanted) | gone */
 enum lq_replica_state {
     LQ_REPLICA_WAITING, /* to be opened, or made */
     LQ_REPLICA_OPEN,

@@ -251,10 +251,32 @@ static bool has_files(const struct lq_replica *replica)
     return lq_store_find(replica->meta->options.store, replica->group) != NULL;
 }
 
+/* A copy that counts, although this replica does no work. What is damaged is set aside: nothing is waited for. */
+static bool has_sound_log(const struct lq_replica *replica)
+{
+    const struct lq_rlog *log = lq_store_find(replica->meta->options.store, replica->group);
+    return log != NULL && lq_rlog_health(log) != LQ_RLOG_DAMAGED && lq_rlog_health(log) != LQ_RLOG_LOST;
+}
+
+/* The catalog has read on, and wants it after all. */
+static void resume(struct lq_replica *replica)
+{
+    struct lq_partition_status status = {.stopped = false};
+    if (replica->partition != NULL) {
+        lq_partition_status(replica->partition, &status);
+    }
+    move_to(replica, replica->handle == NULL ? LQ_REPLICA_WAITING
+                     : status.stopped        ? LQ_REPLICA_BROKEN
+                                             : LQ_REPLICA_OPEN);
+}
+
 static void compare(struct lq_replica *replica)
 {
     bool superseded = replica->known && (replica->wanted == 0 || replica->wanted > replica->incarnation);
     if (!superseded) {
+        if (replica->known && replica->state == LQ_REPLICA_RETIRING) {
+            resume(replica);
+        }
         return;
     }
     switch (replica->state) {
@@ -270,8 +292,8 @@ static void compare(struct lq_replica *replica)
     case LQ_REPLICA_OPEN:
         move_to(replica, LQ_REPLICA_RETIRING);
         break;
-    case LQ_REPLICA_BROKEN: /* it does no work, and what is damaged is set aside: nothing is waited for */
-        move_to(replica, LQ_REPLICA_REMOVING);
+    case LQ_REPLICA_BROKEN:
+        move_to(replica, has_sound_log(replica) ? LQ_REPLICA_RETIRING : LQ_REPLICA_REMOVING);
         break;
     case LQ_REPLICA_RETIRING:
     case LQ_REPLICA_REMOVING:

@@ -541,6 +541,38 @@ static void test_replaced_replica_goes_only_when_it_is_out(void **state)
     cluster_free(cluster);
 }
 
+/* A replica that could not be opened, or whose disk failed, is not damaged: it may be one of few copies. */
+static void test_replaced_replica_that_is_broken_keeps_what_is_sound(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(23);
+    assert_int_equal(create_topic(cluster, 1, "t", 1, 3), LIGHTQ_OK);
+    uint64_t group = group_of(cluster, 1, "t", 0);
+    produce_some(cluster, group, 50);
+    unsigned leader;
+    assert_non_null(leader_of(cluster, group, &leader));
+    unsigned other = other_than(leader);
+    unsigned third = 6 - leader - other;
+    cluster_run_ms(cluster, 1000);
+    struct lq_replica *replica = lq_replicas_find(member_of(cluster, other)->meta, group);
+    replica->state = LQ_REPLICA_BROKEN;
+    replica->rebuild = true; /* an entry that cannot be applied would break all replicas alike */
+
+    cluster_kill(cluster, third); /* without it the others cannot remove anybody */
+    order_rebuild(cluster, group, other, 1);
+    cluster_run_ms(cluster, 8000);
+
+    assert_int_not_equal(third, 1); /* it would have taken no orders */
+    assert_int_equal(lq_catalog_replica_on(lq_catalog_partition(catalog_on(cluster, other), group), other)->incarnation,
+                     2);
+    assert_int_equal(lq_rlog_incarnation(lq_store_find(member_of(cluster, other)->node->store, group)), 1);
+    cluster_start(cluster, third);
+    cluster_wait(cluster, all_settled, NULL, 60);
+    struct equal equal = {.name = "t", .replicas = 3};
+    cluster_wait(cluster, replicas_equal, &equal, 20);
+    cluster_free(cluster);
+}
+
 static void test_leader_that_is_replaced_hands_over_first(void **state)
 {
     (void)state;
@@ -961,6 +993,7 @@ int main(void)
         cmocka_unit_test(test_damaged_replica_without_others_stays_as_it_is),
         cmocka_unit_test(test_damaged_meta_replica_is_rebuilt),
         cmocka_unit_test(test_replaced_replica_goes_only_when_it_is_out),
+        cmocka_unit_test(test_replaced_replica_that_is_broken_keeps_what_is_sound),
         cmocka_unit_test(test_leader_that_is_replaced_hands_over_first),
         cmocka_unit_test(test_meta_replica_that_is_replaced_is_made_anew),
         cmocka_unit_test(test_node_under_other_addresses_is_still_that_node),
