@@ -13,6 +13,7 @@
 #define REPORT_MS      1000
 #define FULL_REPORT_MS 5000
 #define GUEST_MS       30000
+#define FORGET_ROWS    4 /* of deleted topics, in one tick */
 
 /* ---- nodes ---- */
 
@@ -206,20 +207,26 @@ static void note_not_leader(struct lq_meta *meta, uint32_t node, uint64_t group,
 /* What @node does not name in a range that it tells all of, it does not lead. Entries are in order of group. */
 static void clear_range(struct lq_meta *meta, uint32_t node, const struct lq_letter_report *report)
 {
-    struct lq_leader_row *row;
-    struct lq_leader_row *next;
-    HASH_ITER(hh, meta->peers.leaders, row, next)
-    {
+    for (struct lq_leader_row *row = meta->peers.leaders; row != NULL; row = row->hh.next) {
         if (row->group < report->first_group || row->group > report->last_group) {
             continue;
         }
-        bool deleted = row->group != LQ_META_GROUP && lq_catalog_partition(meta->catalog, row->group) == NULL;
-        if (deleted) {
-            HASH_DEL(meta->peers.leaders, row);
-            free(row);
-        } else if (row->node == node) {
+        if (row->node == node) {
             row->node = 0; /* set again below, if it still leads */
         }
+    }
+}
+
+/* One row of a topic that is deleted. */
+static void forget_deleted(struct lq_meta *meta)
+{
+    struct lq_leader_row *row = meta->peers.leaders;
+    while (row != NULL && (row->group == LQ_META_GROUP || lq_catalog_partition(meta->catalog, row->group) != NULL)) {
+        row = row->hh.next;
+    }
+    if (row != NULL) {
+        HASH_DEL(meta->peers.leaders, row);
+        free(row);
     }
 }
 
@@ -428,6 +435,9 @@ void lq_peers_tick(struct lq_meta *meta)
     uint64_t now_us = lq_meta_now_us(meta);
     bool some_due = false;
     forget_guests(meta);
+    for (unsigned i = 0; i < FORGET_ROWS; i++) {
+        forget_deleted(meta);
+    }
     for (unsigned i = 0; i < meta->peers.count; i++) {
         some_due |= meta->peers.at[i].full_report_due;
     }
@@ -455,11 +465,11 @@ void lq_peers_tick(struct lq_meta *meta)
 
 void lq_peers_deinit(struct lq_meta *meta)
 {
-    struct lq_leader_row *row;
-    struct lq_leader_row *next;
-    HASH_ITER(hh, meta->peers.leaders, row, next)
-    {
-        HASH_DEL(meta->peers.leaders, row);
+    struct lq_leader_row *row = meta->peers.leaders;
+    HASH_CLEAR(hh, meta->peers.leaders); /* the elements go on being linked in order */
+    while (row != NULL) {
+        struct lq_leader_row *next = row->hh.next;
         free(row);
+        row = next;
     }
 }
