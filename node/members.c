@@ -362,6 +362,17 @@ static void work_meta_group(struct lq_meta *meta, bool sweep)
     }
 }
 
+/* A server has an incarnation that the catalog here has not given yet: what it wants is of the past. */
+static bool is_behind(const struct lq_catalog_partition *placed, const struct lq_group_status *status)
+{
+    for (unsigned i = 0; i < status->replica_count; i++) {
+        if (lq_replica_incarnation(status->replicas[i].id) >= placed->next_incarnation) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void work_partition(struct lq_meta *meta, struct lq_replica *replica)
 {
     const struct lq_catalog_partition *placed = lq_catalog_partition(meta->catalog, replica->group);
@@ -371,8 +382,8 @@ static void work_partition(struct lq_meta *meta, struct lq_replica *replica)
         return;
     }
     lq_group_status(replica->handle, &led.status);
-    if (!led.status.leading) {
-        return;
+    if (!led.status.leading || is_behind(placed, &led.status)) {
+        return; /* the catalog's next change sets it to work again */
     }
     partition_targets(placed, &led.targets);
     replica->unsettled = settle_one(&led);

@@ -573,6 +573,42 @@ static void test_replaced_replica_that_is_broken_keeps_what_is_sound(void **stat
     cluster_free(cluster);
 }
 
+/* A leader may have been away, and read the catalog's past first: it must not remove what was made since. */
+static void test_leader_with_an_old_catalog_changes_no_servers(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(25);
+    assert_int_equal(create_topic(cluster, 1, "t", 1, 3), LIGHTQ_OK);
+    uint64_t group = group_of(cluster, 1, "t", 0);
+    unsigned leader;
+    assert_non_null(leader_of(cluster, group, &leader));
+    unsigned other = other_than(leader);
+    order_rebuild(cluster, group, other, 1);
+    cluster_run_ms(cluster, 2000);
+    cluster_wait(cluster, all_settled, NULL, 60);
+    assert_non_null(leader_of(cluster, group, &leader));
+    struct lq_catalog_partition *placed =
+        (struct lq_catalog_partition *)(uintptr_t)lq_catalog_partition(catalog_on(cluster, leader), group);
+    const struct lq_catalog_partition present = *placed;
+    for (unsigned i = 0; i < 3; i++) { /* as it was */
+        placed->replicas[i].incarnation = 1;
+    }
+    placed->next_incarnation = 2;
+
+    cluster_run_ms(cluster, 5000);
+
+    const struct lq_servers *servers = lq_partition_servers(leader_of(cluster, group, &leader));
+    unsigned voters = 0;
+    for (unsigned i = 0; i < servers->count; i++) {
+        lq_replica_id id = servers->at[i].id;
+        assert_int_equal(lq_replica_incarnation(id), lq_replica_node(id) == other ? 2 : 1);
+        voters += servers->at[i].role == LQ_ROLE_VOTER;
+    }
+    assert_int_equal(voters, 3);
+    *placed = present;
+    cluster_free(cluster);
+}
+
 static void test_leader_that_is_replaced_hands_over_first(void **state)
 {
     (void)state;
@@ -995,6 +1031,7 @@ int main(void)
         cmocka_unit_test(test_replaced_replica_goes_only_when_it_is_out),
         cmocka_unit_test(test_replaced_replica_that_is_broken_keeps_what_is_sound),
         cmocka_unit_test(test_leader_that_is_replaced_hands_over_first),
+        cmocka_unit_test(test_leader_with_an_old_catalog_changes_no_servers),
         cmocka_unit_test(test_meta_replica_that_is_replaced_is_made_anew),
         cmocka_unit_test(test_node_under_other_addresses_is_still_that_node),
         cmocka_unit_test(test_cluster_of_one_grows),
