@@ -331,7 +331,7 @@ static void test_consume_read_waits_while_memory_is_used_up(void **state)
     (void)take_deliveries(f, PEER, 0, 1000);
 }
 
-static void test_consume_unreadable_entries_end_it_and_stop_the_replica(void **state)
+static void test_consume_unreadable_entries_of_only_replica_end_it_with_the_reason(void **state)
 {
     struct fixture *f = *state;
     store(f, 100, 2000);
@@ -343,14 +343,12 @@ static void test_consume_unreadable_entries_end_it_and_stop_the_replica(void **s
 
     const Lightq__Wire__SubscriptionEnded *ended =
         outlet_take(&f->solo.outlet, PEER, LQ_MESSAGE_SUBSCRIPTION_ENDED)->body;
-    assert_int_equal(ended->status, LIGHTQ_ESTOPPED);
+    assert_int_equal(ended->status, LIGHTQ_EIO);
     assert_int_equal(ended->next_offset, 0);
     assert_int_equal(f->solo.counters.reads_failed, 1);
     assert_int_equal(f->solo.service.memory_used, 0);
+    assert_int_equal(f->solo.counters.subscriptions, 0);
     lq_io_mem_clear_faults(f->solo.disk);
-    struct lq_host_counters counters;
-    lq_host_count_up(f->solo.host, &counters);
-    assert_int_equal(counters.groups_failed, 1);
 }
 
 static void test_consume_unsubscribe_stops_it(void **state)
@@ -558,7 +556,7 @@ int main(void)
         SMALL_CACHE(test_consume_old_entries_come_from_disk),
         SMALL_CACHE(test_consume_read_ahead_waits_for_credit),
         SMALL_CACHE(test_consume_read_waits_while_memory_is_used_up),
-        SMALL_CACHE(test_consume_unreadable_entries_end_it_and_stop_the_replica),
+        SMALL_CACHE(test_consume_unreadable_entries_of_only_replica_end_it_with_the_reason),
         TEST(test_consume_unsubscribe_stops_it),
         TEST(test_consume_number_used_twice_is_refused),
         TEST(test_consume_too_many_subscriptions_are_refused),
