@@ -351,7 +351,7 @@ static void on_renew(struct lq_meta *meta, const struct lq_letter_retire *renew)
 static bool may_say(const struct lq_meta *meta, uint32_t node, enum lq_letter_kind kind)
 {
     const struct lq_catalog_node *known = lq_catalog_node(meta->catalog, node);
-    return kind == LQ_LETTER_INFO || kind == LQ_LETTER_JOIN || lq_catalog_version(meta->catalog) == 0 ||
+    return kind == LQ_LETTER_INFO || kind == LQ_LETTER_JOIN || !lq_meta_knows_nodes(meta) ||
            (known != NULL && known->state == LQ_NODE_ACTIVE);
 }
 
