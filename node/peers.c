@@ -62,8 +62,7 @@ void lq_peers_link_changed(struct lq_meta *meta, uint32_t node, bool up)
     if (!up) {
         peer->draining = false; /* it ends, and comes back anew */
     }
-    bool is_stranger =
-        !peer->is_guest && lq_catalog_version(meta->catalog) != 0 && lq_catalog_node(meta->catalog, node) == NULL;
+    bool is_stranger = !peer->is_guest && lq_meta_knows_nodes(meta) && lq_catalog_node(meta->catalog, node) == NULL;
     if (!up && is_stranger) {
         *peer = meta->peers.at[--meta->peers.count];
     }
