@@ -8,7 +8,8 @@
  *     20  shards            u32
  *     24  state             u8        enum lq_identity_state
  *     25  founder           u8        0 or 1
- *     26  reserved          u16       0
+ *     26  stored            u8        0 or 1
+ *     27  reserved          u8        0
  *     28  meta_incarnation  u32
  *     32  boot              u64
  *     40  uuid              16 bytes
@@ -77,7 +78,8 @@ lightq_status lq_identity_encode(const struct lq_identity *identity, struct lq_w
     lq_write_u32(writer, identity->shards);
     lq_write_u8(writer, (uint8_t)identity->state);
     lq_write_u8(writer, identity->founder);
-    lq_write_u16(writer, 0);
+    lq_write_u8(writer, identity->stored);
+    lq_write_u8(writer, 0);
     lq_write_u32(writer, identity->meta_incarnation);
     lq_write_u64(writer, identity->boot);
     lq_write_id(writer, &identity->uuid);
@@ -102,7 +104,7 @@ static bool is_sound(const struct lq_identity *identity)
     }
     bool member = identity->state == LQ_IDENTITY_MEMBER;
     if (member == lq_id_is_zero(&identity->cluster) || member != (identity->meta_incarnation != 0) ||
-        (identity->founder && !member)) {
+        ((identity->founder || identity->stored) && !member)) {
         return false;
     }
     if (!has_proposal(identity)) {
@@ -119,15 +121,18 @@ static lightq_status decode_fields(struct lq_reader *reader, struct lq_identity 
     identity->shards = lq_read_u32(reader);
     identity->state = (enum lq_identity_state)lq_read_u8(reader);
     uint8_t founder = lq_read_u8(reader);
-    uint16_t reserved = lq_read_u16(reader);
+    uint8_t stored = lq_read_u8(reader);
+    uint8_t reserved = lq_read_u8(reader);
     identity->founder = founder == 1;
+    identity->stored = stored == 1;
     identity->meta_incarnation = lq_read_u32(reader);
     identity->boot = lq_read_u64(reader);
     identity->uuid = lq_read_id(reader);
     identity->cluster = lq_read_id(reader);
     uint8_t proposal = lq_read_u8(reader);
-    if (reader->failed || founder > 1 || reserved != 0 || proposal > 1 || identity->state < LQ_IDENTITY_BLANK ||
-        identity->state > LQ_IDENTITY_MEMBER || (proposal == 1) != has_proposal(identity)) {
+    if (reader->failed || founder > 1 || stored > 1 || reserved != 0 || proposal > 1 ||
+        identity->state < LQ_IDENTITY_BLANK || identity->state > LQ_IDENTITY_MEMBER ||
+        (proposal == 1) != has_proposal(identity)) {
         return LIGHTQ_ECORRUPT;
     }
     lightq_status status = proposal == 1 ? lq_cluster_proposal_decode(reader, &identity->proposal) : LIGHTQ_OK;

@@ -51,6 +51,7 @@ struct lq_identity {
     enum lq_identity_state state;
     struct lq_id cluster;                /* MEMBER only, else zero */
     bool founder;                        /* MEMBER: it was one of proposal.founders, and begins group 0 with them */
+    bool stored;                         /* MEMBER: its store was made: a journal that is not there was lost */
     uint32_t meta_incarnation;           /* MEMBER: of its replica of the meta group */
     struct lq_cluster_proposal proposal; /* PROMISED, and MEMBER when founder */
 };

@@ -309,10 +309,26 @@ static lightq_status begin_forming(struct lq_process *process, struct lq_err *er
     return lq_forming_new(&forming, &forming_events, process, &shard->forming, err);
 }
 
+/* Before anything is promised by what is in the store: from now on it cannot be missing. */
+static lightq_status note_store(struct lq_process *process, struct lq_err *err)
+{
+    struct lq_identity next = process->identity;
+    next.stored = true;
+    if (process->identity.stored) {
+        return LIGHTQ_OK;
+    }
+    lightq_status status = lq_identity_store(process->shard.io, &next, err);
+    if (status == LIGHTQ_OK) {
+        process->identity = next;
+    }
+    return status;
+}
+
 static lightq_status open_store(struct lq_process *process, struct lq_err *err)
 {
     const struct lq_options *options = process->options;
     struct lq_store_options store = {
+        .must_exist = process->identity.stored,
         .dir = "",
         .cluster = process->identity.cluster,
         .shard = 0,
@@ -328,7 +344,7 @@ static lightq_status open_store(struct lq_process *process, struct lq_err *err)
                           "node with an empty one, and run 'lightq node replace %d %d'",
                           what.text, (int)options->node_id, (int)options->node_id);
     }
-    return status;
+    return status == LIGHTQ_OK ? note_store(process, err) : status;
 }
 
 static lightq_status open_groups(struct lq_process *process, struct lq_err *err)

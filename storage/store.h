@@ -27,6 +27,7 @@ struct lq_store;
 struct lq_rlog; /* "replica log": named so beside the logger, lq_log() */
 
 struct lq_store_options {
+    bool must_exist;              /* a store was made here before: without its journal it is damaged, not new */
     const char *dir;              /* of the shard's groups and journal, relative to the io's root; "" is the root */
     struct lq_id cluster;         /* stamped into every file; another cluster's file is EIDENTITY */
     unsigned shard;               /* this shard's number, for names of journal files */

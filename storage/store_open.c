@@ -68,6 +68,11 @@ static lightq_status check_journal(const struct opening *opening)
     if (opening->replay.newest != 0) {
         return LIGHTQ_OK;
     }
+    if (opening->store->options.must_exist) {
+        return lq_err_set(opening->err, LIGHTQ_EDAMAGED,
+                          "the journal is not there, and there was one: every group of the shard may have forgotten a "
+                          "vote");
+    }
     for (size_t i = 0; i < opening->names.count; i++) {
         uint64_t group = 0;
         uint32_t incarnation = 0;

@@ -121,6 +121,26 @@ static void test_store_keeps_a_promise(void **state)
     assert_same(&identity, &back);
 }
 
+static void test_store_remembers_that_there_is_a_store(void **state)
+{
+    struct lq_io *io = lq_io_mem_io(*state);
+    struct lq_identity identity = promised(4);
+    struct lq_identity back;
+    struct lq_err err;
+
+    identity.stored = true;
+    assert_int_equal(lq_identity_store(io, &identity, &err), LIGHTQ_OK);
+    assert_int_equal(lq_identity_load(io, 2, &back, &err), LIGHTQ_ECORRUPT); /* before it is a member */
+    identity.state = LQ_IDENTITY_MEMBER;
+    identity.cluster = (struct lq_id){.bytes = {7}};
+    identity.meta_incarnation = 2;
+    assert_int_equal(lq_identity_store(io, &identity, &err), LIGHTQ_OK);
+
+    assert_int_equal(lq_identity_load(io, 2, &back, &err), LIGHTQ_OK);
+    assert_true(back.stored);
+    assert_same(&identity, &back);
+}
+
 static void test_store_power_cut_leaves_old_or_new(void **state)
 {
     struct lq_io_mem *mem = *state;
@@ -216,10 +236,15 @@ static void test_decode_changed_bytes_never_pass_unsound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_load_empty_directory_is_new),       CASE(test_load_foreign_directory_is_refused),
-        CASE(test_boot_counts_up_and_survives),       CASE(test_store_keeps_a_promise),
-        CASE(test_store_power_cut_leaves_old_or_new), CASE(test_store_failed_write_is_told),
-        CASE(test_load_damaged_file_is_corrupt),      cmocka_unit_test(test_decode_changed_bytes_never_pass_unsound),
+        CASE(test_load_empty_directory_is_new),
+        CASE(test_load_foreign_directory_is_refused),
+        CASE(test_boot_counts_up_and_survives),
+        CASE(test_store_keeps_a_promise),
+        CASE(test_store_remembers_that_there_is_a_store),
+        CASE(test_store_power_cut_leaves_old_or_new),
+        CASE(test_store_failed_write_is_told),
+        CASE(test_load_damaged_file_is_corrupt),
+        cmocka_unit_test(test_decode_changed_bytes_never_pass_unsound),
     };
     return cmocka_run_group_tests_name("identity", tests, NULL, NULL);
 }

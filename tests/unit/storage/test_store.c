@@ -16,6 +16,26 @@ static void test_store_new_disk_is_empty_and_idle(void **state)
     assert_false(lq_store_knows(f->store, 1, NULL));
 }
 
+/* All of it is gone, directories of groups too: nothing but its owner can tell that there was something. */
+static void test_store_that_must_exist_is_damaged_without_journal(void **state)
+{
+    struct fixture *f = *state;
+    struct told told;
+    fixture_open(f);
+    (void)fixture_create(f, 5, &told);
+    fixture_settle(f);
+    f->options.must_exist = true;
+    fixture_reopen(f);
+    assert_non_null(lq_store_find(f->store, 5));
+    fixture_close(f);
+    assert_int_equal(lq_io_mem_remove(f->mem, ""), LIGHTQ_OK);
+
+    assert_int_equal(fixture_try_open(f), LIGHTQ_EDAMAGED);
+
+    f->options.must_exist = false;
+    assert_int_equal(fixture_try_open(f), LIGHTQ_OK);
+}
+
 static void test_store_append_is_told_durable_only_after_the_flush(void **state)
 {
     struct fixture *f = *state;
@@ -125,6 +145,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_store_new_disk_is_empty_and_idle, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_store_that_must_exist_is_damaged_without_journal, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_store_append_is_told_durable_only_after_the_flush, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_store_reopened_has_entries_and_vote, fixture_setup, fixture_teardown),
