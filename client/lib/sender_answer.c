@@ -139,19 +139,21 @@ static bool renumber(struct lq_lane *lane)
 
 void lq_sender_drain(struct lq_lane *lane)
 {
-    struct lq_bundle *next;
     if (!is_drained(lane)) {
         return;
     }
-    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL; bundle = next) {
-        next = bundle->next;
+    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL;) {
         if (bundle->state == LQ_BUNDLE_SENT) {
             lq_request_cancel(&bundle->request);
             bundle->state = LQ_BUNDLE_WAITING;
         }
         if (bundle->state == LQ_BUNDLE_WAITING && lq_bundle_in_doubt(bundle) && !lane->hole_certain) {
-            /* under another id it could be stored twice */
+            /* Under another id it could be stored twice. With it go those behind it whose outcome is known: they are
+             * the application's now. */
             lq_sender_resolve(bundle, LIGHTQ_ETIMEDOUT, LIGHTQ_OFFSET_UNKNOWN);
+            bundle = lq_lane_oldest(lane);
+        } else {
+            bundle = bundle->next;
         }
     }
     lq_sender_new_identity(lane);

@@ -389,6 +389,33 @@ static void test_producer_batch_with_message_too_big_is_split(void **state)
     assert_string_equal(stored[4].value, "m5");
 }
 
+/* Two are in doubt, the one behind them is stored, the last is in doubt too: none is sent under another id. */
+static void test_producer_doubt_around_a_known_outcome_stays_doubt(void **state)
+{
+    struct fixture *f = *state;
+    fixture_set(f, "request.timeout.ms", "200");
+    fixture_set(f, "window.messages", "4"); /* so that each message is a batch, and all are under way */
+    fixture_open(f, true);
+    fixture_send_many(f, 0, 0, 1);
+    fixture_wait_reports(f, 1);
+    rule(f, 0, 2, FAKE_STORE_DROP, LIGHTQ_OK);
+    rule(f, 1, 1, FAKE_STORE_DROP, LIGHTQ_OK);
+    rule(f, 0, 1, FAKE_ANSWER, LIGHTQ_EOUTOFSEQUENCE);
+    rule(f, 0, 2, FAKE_DROP, LIGHTQ_OK);
+
+    fixture_send_many(f, 0, 1, 4);
+    fixture_wait_reports(f, 5);
+    fixture_send_many(f, 0, 5, 1);
+    fixture_wait_reports(f, 6);
+
+    for (uintptr_t i = 1; i < 6; i++) {
+        bool known = i == 3 || i == 5;
+        assert_int_equal(fixture_report(f, i)->status, known ? LIGHTQ_OK : LIGHTQ_ETIMEDOUT);
+        assert_true(fixture_report(f, i)->in_doubt == !known);
+    }
+    fixture_assert_log(f, 0, 0, 6); /* each once */
+}
+
 /* The batch behind it was under way already: it must not overtake the messages that are sent again one by one. */
 static void test_producer_split_batch_keeps_its_place(void **state)
 {
@@ -533,6 +560,7 @@ int main(void)
         WITH_FIXTURE(test_producer_waits_for_leader_that_comes_later),
         WITH_FIXTURE(test_producer_batch_with_message_too_big_is_split),
         WITH_FIXTURE(test_producer_split_batch_keeps_its_place),
+        WITH_FIXTURE(test_producer_doubt_around_a_known_outcome_stays_doubt),
         WITH_FIXTURE(test_producer_deleted_topic_fails_its_messages),
         WITH_FIXTURE(test_producer_topic_made_again_is_another_one),
         WITH_FIXTURE(test_producer_server_behind_does_not_hide_topic),
