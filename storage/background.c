@@ -138,7 +138,7 @@ static void add_sync_dir(struct lq_background *bg, const char *path)
 
 static void hold(struct lq_background *bg, struct lq_segment *segment)
 {
-    if (!lq_array_reserve((void **)&bg->held, &bg->held_capacity, bg->held_count + 1, sizeof *bg->held)) {
+    if (!lq_array_reserve((void **)&bg->held, &bg->held_capacity, bg->held_count + 1, sizeof(struct lq_segment *))) {
         bg->out_of_memory = true;
         return;
     }
@@ -653,7 +653,7 @@ static void begin(struct lq_background *bg)
     if (log != NULL) {
         log->background_busy = true;
     }
-    if (bg->task == TASK_SYNC) {
+    if (log != NULL && bg->task == TASK_SYNC) {
         log->journal_syncing = log->journal_low;
         log->journal_low = 0;
         for (size_t i = 0; i < bg->held_count; i++) {

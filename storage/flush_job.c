@@ -130,7 +130,8 @@ static void add_iov(struct lq_flush *flush, void *bytes, size_t size)
 
 static void hold_segment(struct lq_flush *flush, struct lq_segment *segment)
 {
-    if (!lq_array_reserve((void **)&flush->held, &flush->held_capacity, flush->held_count + 1, sizeof *flush->held)) {
+    if (!lq_array_reserve((void **)&flush->held, &flush->held_capacity, flush->held_count + 1,
+                          sizeof(struct lq_segment *))) {
         flush->out_of_memory = true;
         return;
     }
@@ -140,7 +141,8 @@ static void hold_segment(struct lq_flush *flush, struct lq_segment *segment)
 
 static void hold_slab(struct lq_flush *flush, struct lq_slab *slab)
 {
-    if (!lq_array_reserve((void **)&flush->slabs, &flush->slab_capacity, flush->slab_count + 1, sizeof *flush->slabs)) {
+    if (!lq_array_reserve((void **)&flush->slabs, &flush->slab_capacity, flush->slab_count + 1,
+                          sizeof(struct lq_slab *))) {
         flush->out_of_memory = true;
         return;
     }

@@ -3,6 +3,7 @@
  * thread. A crash in between is harmless: the journal that says all this goes only afterwards. */
 #include "storage/recover.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -115,7 +116,7 @@ static lightq_status rewrite_entries(struct lq_replay *replay, const struct lq_h
         status = rewrite_header(replay, heal, segment, rewriter, err);
     }
     for (uint64_t index = point.index; index <= segment->last && status == LIGHTQ_OK; index++) {
-        const uint8_t *bytes;
+        const uint8_t *bytes = NULL;
         uint64_t size = 0;
         bool is_covered = false;
         status = entry_bytes(replay, heal, &scan, position, index, &bytes, &size, &is_covered, err);
@@ -123,6 +124,7 @@ static lightq_status rewrite_entries(struct lq_replay *replay, const struct lq_h
             rewriter->position = position;
         }
         if (index >= from && status == LIGHTQ_OK) {
+            assert(bytes != NULL);
             status = rewriter_add(rewriter, bytes, size, err);
         }
         *covered = *covered && (is_covered || index <= heal->watermark);

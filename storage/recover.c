@@ -429,7 +429,7 @@ static lightq_status enter_segment(struct walk *walk)
     if (segment == NULL) {
         return no_memory(walk);
     }
-    assert(segment->first == walk->firsts[walk->next]);
+    assert(walk->firsts != NULL && segment->first == walk->firsts[walk->next]);
     walk->next++;
     segment->on_disk = true;
     lightq_status status = lq_segment_open(walk->log, segment, false, &reason);

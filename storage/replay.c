@@ -664,13 +664,20 @@ lightq_status lq_replay_run(struct lq_replay *replay, struct lq_store *store, st
 
 void lq_replay_deinit(struct lq_replay *replay)
 {
-    struct lq_replay_known *known;
-    while (replay->groups != NULL) {
-        group_remove(replay, replay->groups);
+    struct lq_replay_group *group = replay->groups;
+    struct lq_replay_known *known = replay->known;
+    HASH_CLEAR(hh, replay->groups);
+    HASH_CLEAR(hh, replay->known);
+    while (group != NULL) {
+        struct lq_replay_group *next = group->hh.next;
+        free(group->view);
+        free(group);
+        group = next;
     }
-    while ((known = replay->known) != NULL) {
-        HASH_DELETE(hh, replay->known, known);
+    while (known != NULL) {
+        struct lq_replay_known *next = known->hh.next;
         free(known);
+        known = next;
     }
     for (size_t i = 0; i < replay->file_count; i++) {
         replay->store->io->ops->close(replay->store->io, replay->files[i].file);

@@ -106,7 +106,8 @@ void lq_rlog_free(struct lq_rlog *log, bool abandon)
 lightq_status lq_rlog_register(struct lq_rlog *log)
 {
     struct lq_store *store = log->store;
-    if (!lq_array_reserve((void **)&store->logs, &store->log_capacity, store->log_count + 1, sizeof *store->logs)) {
+    if (!lq_array_reserve((void **)&store->logs, &store->log_capacity, store->log_count + 1,
+                          sizeof(struct lq_rlog *))) {
         return LIGHTQ_ENOMEM;
     }
     HASH_ADD(hh, store->by_group, group, sizeof log->group, log);
@@ -123,7 +124,7 @@ void lq_rlog_unregister(struct lq_rlog *log)
     HASH_DELETE(hh, store->by_group, log);
     for (size_t i = 0; i < store->log_count; i++) {
         if (store->logs[i] == log) {
-            memmove(&store->logs[i], &store->logs[i + 1], (store->log_count - i - 1) * sizeof *store->logs);
+            memmove(&store->logs[i], &store->logs[i + 1], (store->log_count - i - 1) * sizeof(struct lq_rlog *));
             store->log_count--;
             return;
         }
@@ -412,7 +413,7 @@ bool lq_rlog_take(struct lq_rlog *log, struct lq_segment *segment, const struct 
 struct lq_segment *lq_rlog_add_segment(struct lq_rlog *log)
 {
     if (!lq_array_reserve((void **)&log->segments, &log->segment_capacity, log->segment_count + 1,
-                          sizeof *log->segments)) {
+                          sizeof(struct lq_segment *))) {
         return NULL;
     }
     struct lq_segment *segment = lq_segment_new(log->last + 1, lq_rlog_term_at(log, log->last));

@@ -348,9 +348,12 @@ void lq_store_free(struct lq_store *store, bool abandon)
     while ((zombie = TAILQ_FIRST(&store->zombies)) != NULL) {
         lq_rlog_free(zombie, abandon);
     }
-    while ((known = store->known) != NULL) {
-        HASH_DELETE(hh, store->known, known);
+    known = store->known;
+    HASH_CLEAR(hh, store->known);
+    while (known != NULL) {
+        struct lq_known *next = known->hh.next;
         free(known);
+        known = next;
     }
     if (store->journal.file != LQ_FILE_NONE && !abandon) {
         store->io->ops->close(store->io, store->journal.file);

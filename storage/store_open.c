@@ -1,6 +1,7 @@
 /* storage/store_open.c - opens a store: reads the journals and all logs, judges them, and only then changes the disk:
  * heals the logs, begins a new journal file that says all that is known, clears away what is left over. Called by raft/
  * (and the node, which gives the io) through storage/store.h; blocking. Why: docs/adr/0004. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,7 @@ static lightq_status heal_all(struct opening *opening)
         struct lq_heal *heal = &opening->heals[i];
         struct lq_rlog *log = heal->log;
         struct lq_err reason;
+        assert(log != NULL);
         if (log->health != LQ_RLOG_HEALTHY) {
             start_log(heal);
             continue;
