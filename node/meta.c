@@ -530,6 +530,7 @@ static void on_catalog_changed(struct lq_meta *meta)
     meta->replicas.scan = true;
     meta->requests.work = true;
     meta->unsettled = true;
+    meta->peers.report_us = 0; /* somebody may wait for all to have it */
     check_self(meta);
     lq_peers_tell(meta);
     if (meta->events.catalog_changed != NULL) {

@@ -27,6 +27,7 @@ struct lq_peer {
     bool full_report_due;
     uint64_t heard_us; /* its last report; 0: never */
     uint64_t guest_until_us;
+    uint64_t version; /* of its catalog, by its last report */
     struct lq_meta_node_load load;
     /* As last told through events.peer. */
     bool told;
@@ -53,6 +54,8 @@ struct lq_peers {
 struct lq_peer *lq_peers_find(struct lq_meta *meta, uint32_t node); /* or NULL */
 struct lq_peer *lq_peers_note(struct lq_meta *meta, uint32_t node); /* NULL: too many */
 bool lq_peers_up(const struct lq_meta *meta, uint32_t node);        /* this node itself is */
+/* Whether every other node that is up has said that its catalog is at @version or beyond. */
+bool lq_peers_have(const struct lq_meta *meta, uint64_t version);
 void lq_peers_link_changed(struct lq_meta *meta, uint32_t node, bool up);
 /* Tells the owner of nodes that are new or changed in the catalog, or in the founders before there is one. */
 void lq_peers_tell(struct lq_meta *meta);

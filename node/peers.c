@@ -51,6 +51,17 @@ bool lq_peers_up(const struct lq_meta *meta, uint32_t node)
     return false;
 }
 
+bool lq_peers_have(const struct lq_meta *meta, uint64_t version)
+{
+    for (unsigned i = 0; i < meta->peers.count; i++) {
+        const struct lq_peer *peer = &meta->peers.at[i];
+        if (!peer->is_guest && lq_peers_up(meta, peer->node) && peer->version < version) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void lq_peers_link_changed(struct lq_meta *meta, uint32_t node, bool up)
 {
     struct lq_peer *peer = lq_peers_note(meta, node);
@@ -237,6 +248,7 @@ void lq_peers_on_report(struct lq_meta *meta, uint32_t node, const struct lq_let
     }
     peer->heard_us = lq_meta_now_us(meta);
     peer->draining = report->draining;
+    peer->version = report->version;
     peer->load = (struct lq_meta_node_load){.up = true,
                                             .free_bytes = report->free_bytes,
                                             .total_bytes = report->total_bytes,

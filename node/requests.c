@@ -13,6 +13,7 @@
 #define TIMEOUT_MS_MAX     600000
 #define RETRY_MS           100  /* after a refusal that may pass */
 #define PATIENCE_MS        2000 /* for an answer, then it is asked again */
+#define SPREAD_MS          5000 /* for the other nodes to have a deletion in their catalogs */
 
 /* One the node makes itself. */
 struct errand {
@@ -279,7 +280,8 @@ void lq_requests_on_reply(struct lq_meta *meta, uint32_t node, const struct lq_l
         settle(meta, request, reply->status);
         return;
     }
-    request->version = reply->version; /* done there; here it is done when this node's catalog has it */
+    request->version = reply->version; /* done there; here it is done when the catalogs have it */
+    request->retry_us = lq_meta_now_us(meta) + SPREAD_MS * LQ_MICROS_PER_MILLI;
     meta->requests.work = true;
 }
 
@@ -292,11 +294,15 @@ static uint32_t count_leaderless(const struct lq_meta *meta, const struct lq_cat
     return count;
 }
 
-/* Done by the controller: whether this node's clients can see it. */
+/* Done by the controller: whether clients can see it. A deleted topic must be gone on every node that is up, or a leader
+ * there would go on acknowledging messages into it; a node whose catalog stands still is not waited for for ever. */
 static bool is_visible(const struct lq_meta *meta, const struct lq_meta_request *request)
 {
     if (lq_catalog_version(meta->catalog) < request->version) {
         return false;
+    }
+    if (request->verb == LQ_META_TOPIC_DELETE) {
+        return lq_peers_have(meta, request->version) || lq_meta_now_us(meta) >= request->retry_us;
     }
     if (request->verb != LQ_META_TOPIC_CREATE) {
         return true;
