@@ -294,8 +294,9 @@ static uint32_t count_leaderless(const struct lq_meta *meta, const struct lq_cat
     return count;
 }
 
-/* Done by the controller: whether clients can see it. A deleted topic must be gone on every node that is up, or a leader
- * there would go on acknowledging messages into it; a node whose catalog stands still is not waited for for ever. */
+/* Done by the controller: whether clients can see it. A deleted topic must be gone on every node that is up, or a
+ * leader there would go on acknowledging messages into it; a node whose catalog stands still is not waited for for
+ * ever. */
 static bool is_visible(const struct lq_meta *meta, const struct lq_meta_request *request)
 {
     if (lq_catalog_version(meta->catalog) < request->version) {
