@@ -23,17 +23,17 @@
 #include "storage/segment.h"
 #include "storage/store.h"
 
-#define LQ_SEGMENT_BYTES_DEFAULT   (64u * 1024 * 1024)
-#define LQ_JOURNAL_BYTES_DEFAULT   (64u * 1024 * 1024)
-#define LQ_CACHE_BYTES_DEFAULT     (256u * 1024 * 1024)
-#define LQ_INDEX_STRIDE_DEFAULT    (64u * 1024)
-#define LQ_SYNC_FILES_DEFAULT      2u
-#define LQ_JOURNAL_PAYLOAD_DEFAULT (64u * 1024)
-#define LQ_WATERMARK_FLUSHES_MAX   64             /* flushes until durable watermarks reach the journal */
-#define LQ_WATERMARK_US_MAX        (1000u * 1000) /* the same in time */
-#define LQ_CHANGES_KEPT_MAX        (16u * 16u)    /* LQ_SERVERS_MAX squared: configuration entries kept in memory */
-#define LQ_SEGMENTS_DIRTY_AT_START_MAX 4096          /* beyond that many a start syncs each segment itself */
-#define LQ_READ_HINTS              4              /* where recent reads of a log ended */
+#define LQ_SEGMENT_BYTES_DEFAULT       (64u * 1024 * 1024)
+#define LQ_JOURNAL_BYTES_DEFAULT       (64u * 1024 * 1024)
+#define LQ_CACHE_BYTES_DEFAULT         (256u * 1024 * 1024)
+#define LQ_INDEX_STRIDE_DEFAULT        (64u * 1024)
+#define LQ_SYNC_FILES_DEFAULT          2u
+#define LQ_JOURNAL_PAYLOAD_DEFAULT     (64u * 1024)
+#define LQ_WATERMARK_FLUSHES_MAX       64             /* flushes until durable watermarks reach the journal */
+#define LQ_WATERMARK_US_MAX            (1000u * 1000) /* the same in time */
+#define LQ_CHANGES_KEPT_MAX            (16u * 16u)    /* LQ_SERVERS_MAX squared: configuration entries kept in memory */
+#define LQ_SEGMENTS_DIRTY_AT_START_MAX 4096           /* beyond that many a start syncs each segment itself */
+#define LQ_READ_HINTS                  4              /* where recent reads of a log ended */
 
 /* How far a cut is. Each step is one flush, so that the one before it is durable. */
 enum lq_cut_step {

@@ -48,8 +48,8 @@ enum lq_tail_verdict lq_tail_judge(const struct lq_tail *tail, const struct lq_q
                                    const struct lq_partition_request *request, size_t producers_max,
                                    struct lq_partition_request **proposed, const struct lq_batch_place **place);
 
-/* Before proposing a batch that was judged NEXT: room for its producer. OK | ENOMEM. lq_tail_release gives back what was
- * proposal that failed is given back. */
+/* Before proposing a batch that was judged NEXT: room for its producer. OK | ENOMEM. lq_tail_release gives back what
+ * was proposal that failed is given back. */
 lightq_status lq_tail_reserve(struct lq_tail *tail, const struct lq_partition_request *request,
                               struct lq_tail_producer **producer) LQ_MUST_CHECK;
 void lq_tail_release(struct lq_tail *tail, struct lq_tail_producer *producer);
