@@ -80,13 +80,14 @@ static lightq_status cover(struct lq_intake *intake)
         if ((uint32_t)intake->partition >= topic->partition_count) {
             return LIGHTQ_ENOTFOUND;
         }
+        lightq_status added = LIGHTQ_OK;
         if (intake->covered == 0) {
-            intake->covered = 1;
-            return add_feed(intake, (uint32_t)intake->partition, &intake->start);
+            added = add_feed(intake, (uint32_t)intake->partition, &intake->start);
+            intake->covered = added == LIGHTQ_OK;
         }
-        return LIGHTQ_OK;
+        return added;
     }
-    bool later = intake->covered > 0;
+    bool later = intake->state == LQ_INTAKE_KNOWN;
     lightq_status status = LIGHTQ_OK;
     while (status == LIGHTQ_OK && intake->covered < topic->partition_count) {
         status = add_feed(intake, intake->covered, later ? &beginning : &intake->start);
@@ -179,6 +180,8 @@ static void on_intake_topic(struct lq_intake *intake)
     }
     if (status == LIGHTQ_OK && intake->state == LQ_INTAKE_ASKED) {
         set_intake(intake, LQ_INTAKE_KNOWN, LIGHTQ_OK, "");
+    } else if (status != LIGHTQ_OK) {
+        lq_meta_want(intake->consumer->client->io.meta, topic); /* no memory now: once more with the next answer */
     }
     for (struct lq_feed *feed = intake->feeds; feed != NULL; feed = feed->next) {
         follow_leader(feed);

@@ -266,6 +266,7 @@ static void take_topic(struct lq_meta *meta, const Lightq__Wire__TopicInfo *info
         }
         take_partitions(meta, topic, info);
     }
+    topic->wanted = topic->status != LIGHTQ_OK && lightq_status_retriable(topic->status);
     lq_io_topic_changed(meta->io, topic);
 }
 

@@ -51,11 +51,16 @@ static size_t find_session(struct fake_node *node, zmq_msg_t *routing)
             return i;
         }
     }
-    assert(node->session_count < FAKE_SESSIONS_MAX && zmq_msg_size(routing) <= sizeof node->sessions[0].routing);
-    struct fake_session *session = &node->sessions[node->session_count];
+    size_t place = 0;
+    while (place < node->session_count && node->sessions[place].routing_size > 0) {
+        place++;
+    }
+    node->session_count += place == node->session_count;
+    assert(place < FAKE_SESSIONS_MAX && zmq_msg_size(routing) <= sizeof node->sessions[0].routing);
+    struct fake_session *session = &node->sessions[place];
     *session = (struct fake_session){.routing_size = zmq_msg_size(routing)};
     memcpy(session->routing, zmq_msg_data(routing), zmq_msg_size(routing));
-    return node->session_count++;
+    return place;
 }
 
 static bool receive(struct fake_node *node)

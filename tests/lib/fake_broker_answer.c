@@ -311,6 +311,25 @@ static uint64_t resolve(const struct fake_partition *partition, const Lightq__Wi
     }
 }
 
+static struct fake_stream *free_stream(struct fake_node *node)
+{
+    for (size_t i = 0; i < node->stream_count; i++) {
+        if (!node->streams[i].open) {
+            return &node->streams[i];
+        }
+    }
+    assert(node->stream_count < FAKE_STREAMS_MAX);
+    return &node->streams[node->stream_count++];
+}
+
+static void on_bye(struct fake_node *node, size_t session)
+{
+    for (size_t i = 0; i < node->stream_count; i++) {
+        node->streams[i].open = node->streams[i].open && node->streams[i].session != session;
+    }
+    node->sessions[session].routing_size = 0; /* its place may be taken */
+}
+
 static void on_subscribe(struct fake_node *node, size_t session, struct lq_envelope *answer,
                          const Lightq__Wire__Subscribe *in)
 {
@@ -334,8 +353,7 @@ static void on_subscribe(struct fake_node *node, size_t session, struct lq_envel
     }
     fake_send(node, session, answer, &out.base, NULL);
     if (out.status == LIGHTQ_OK) {
-        assert(node->stream_count < FAKE_STREAMS_MAX);
-        struct fake_stream *stream = &node->streams[node->stream_count++];
+        struct fake_stream *stream = free_stream(node);
         *stream = (struct fake_stream){.session = session,
                                        .id = in->subscription,
                                        .partition = in->partition,
@@ -520,6 +538,9 @@ static void answer_it(struct fake_node *node, size_t session, const struct lq_en
         if (stream != NULL) {
             stream->open = false;
         }
+        break;
+    case LQ_MESSAGE_BYE:
+        on_bye(node, session);
         break;
     case LQ_MESSAGE_CREDIT:
         on_credit(node, session, body);

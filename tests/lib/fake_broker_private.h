@@ -12,8 +12,8 @@
 
 #define FAKE_RULES_MAX    16
 #define FAKE_TOPICS_MAX   8
-#define FAKE_SESSIONS_MAX 64
-#define FAKE_STREAMS_MAX  64
+#define FAKE_SESSIONS_MAX 4096
+#define FAKE_STREAMS_MAX  1024
 #define FAKE_TYPES_MAX    256
 #define FAKE_KEPT         5 /* batches of a producer whose offsets are known */
 
