@@ -130,7 +130,7 @@ static void test_cli_failure_names_status_and_remedy(void **state)
     expect(f, "consume nope --until-end", 1, "ENOTFOUND");
     expect(f, "consume t --partition 4", 1, "partitions 0 to 0");
     expect(f, "consume t --from 5", 1, "EOUTOFRANGE");
-    expect(f, "consume t --timeout 50", 1, "ETIMEDOUT");
+    expect(f, "consume t --timeout 2000", 1, "ETIMEDOUT");
     expect(f, "produce t --count 1 --acked /nowhere/x", 1, "cannot open /nowhere/x");
     expect(f, "produce t --file /nowhere/y", 1, "cannot open /nowhere/y");
     expect(f, "--servers 127.0.0.1:1 topic list --timeout 100", 1, "ECONNECT");
@@ -270,7 +270,7 @@ static void test_cli_failed_messages_exit_1(void **state)
     expect(f, "produce t --count 10 --window 1", 1, "ENOSPC: 1 messages were not acknowledged");
 
     fake_cluster_rule(f->cluster, (struct fake_rule){.type = LQ_MESSAGE_PRODUCE, .action = FAKE_DROP});
-    expect(f, "produce t --count 1 --timeout 100", 1, "of which 1 may be stored");
+    expect(f, "produce t --count 1 --timeout 2000", 1, "of which 1 may be stored");
 }
 
 static void test_cli_bench_gives_the_numbers(void **state)
