@@ -190,7 +190,7 @@ static enum cli_exit produce_all(struct bench *bench)
     lightq_status status = lightq_producer_fd(bench->producer, &bench->fd);
     if (status == LIGHTQ_OK) { /* so that finding the topic is not measured */
         status = lightq_producer_partitions(bench->producer, bench->cli->args.words[0],
-                                            cli_timeout_ms(bench->cli, SUBSCRIBE_MS), &partitions);
+                                            cli_patience_ms(bench->cli, SUBSCRIBE_MS), &partitions);
     }
     if (status == LIGHTQ_OK && bench->cli->args.spread) {
         status = make_idle(bench, partitions);
@@ -266,7 +266,7 @@ static enum cli_exit subscribe(struct bench *bench, struct lightq *client, enum 
         return cli_fail(&error);
     }
     if (lightq_consumer_subscribe(bench->consumer, args->words[0], partition, &start,
-                                  cli_timeout_ms(bench->cli, SUBSCRIBE_MS), &error) != LIGHTQ_OK) {
+                                  cli_patience_ms(bench->cli, SUBSCRIBE_MS), &error) != LIGHTQ_OK) {
         lightq_consumer_close(bench->consumer, 0);
         return cli_fail(&error);
     }
@@ -343,6 +343,7 @@ static enum cli_exit begin(struct bench *bench, struct cli *cli, const char *mod
     char window[NUMBER_TEXT];
     const char *extra[3] = {NULL};
     *bench = (struct bench){.cli = cli, .mode = mode};
+    cli->patient = true;
     bench->count = cli_or(cli->args.count, COUNT_DEFAULT);
     bench->size = cli_or(cli->args.size, SIZE_DEFAULT);
     atomic_init(&bench->wanted, UINT64_MAX);
@@ -398,7 +399,7 @@ static enum cli_exit count_messages(struct bench *bench)
     struct lightq_error error;
     int32_t partitions;
     uint64_t total = 0;
-    int wait_ms = cli_timeout_ms(bench->cli, SUBSCRIBE_MS);
+    int wait_ms = cli_patience_ms(bench->cli, SUBSCRIBE_MS);
     if (lightq_partition_count(bench->cli->client, args->words[0], wait_ms, &partitions, &error) != LIGHTQ_OK) {
         return cli_fail(&error);
     }

@@ -42,6 +42,7 @@ struct cli_args {
 struct cli {
     struct cli_args args;
     bool json;
+    bool patient; /* --timeout is about messages: connecting has its own time */
     struct lightq *client;
 };
 
@@ -94,7 +95,10 @@ const char *cli_remedy(lightq_status status);
 enum cli_exit cli_connect(struct cli *cli, const char *const *extra);
 /* A client of its own, as cli_connect makes. */
 enum cli_exit cli_new_client(const struct cli *cli, const char *const *extra, struct lightq **client);
+/* --timeout, or @otherwise when it was not given. */
 int cli_timeout_ms(const struct cli *cli, int otherwise);
+/* At least @least: for what comes before that which --timeout is about. */
+int cli_patience_ms(const struct cli *cli, int least);
 
 /* From now on SIGINT and SIGTERM do not end the program; a verb that runs for long asks for them and ends in order. */
 void cli_hold_signals(void);

@@ -58,7 +58,7 @@ static enum cli_exit parse_from(const char *text, struct lightq_start *start)
 
 static int wait_ms(const struct consume *consume)
 {
-    return cli_timeout_ms(consume->cli, SUBSCRIBE_MS_DEFAULT);
+    return cli_patience_ms(consume->cli, SUBSCRIBE_MS_DEFAULT);
 }
 
 static enum cli_exit find_partitions(struct consume *consume)
@@ -259,6 +259,7 @@ static enum cli_exit run(struct consume *consume)
 enum cli_exit cli_consume(struct cli *cli)
 {
     struct consume consume = {.cli = cli};
+    cli->patient = true;
     enum cli_exit result = parse_from(cli->args.from, &consume.start);
     if (result != CLI_DONE) {
         return result;

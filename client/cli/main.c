@@ -111,6 +111,12 @@ int cli_timeout_ms(const struct cli *cli, int otherwise)
     return cli_given(cli->args.timeout_ms) ? (int)cli->args.timeout_ms : otherwise;
 }
 
+int cli_patience_ms(const struct cli *cli, int least)
+{
+    int given = cli_timeout_ms(cli, least);
+    return given > least ? given : least;
+}
+
 static enum cli_exit set(struct lightq_conf *conf, const char *name, const char *value)
 {
     struct lightq_error error;
@@ -160,8 +166,8 @@ enum cli_exit cli_new_client(const struct cli *cli, const char *const *extra, st
         result = error.status == LIGHTQ_EINVAL ? cli_usage("%s", error.text) : cli_fail(&error);
     }
     lightq_conf_free(conf);
-    if (result == CLI_DONE &&
-        lightq_wait_connected(*client, cli_timeout_ms(cli, CONNECT_MS_DEFAULT), &error) != LIGHTQ_OK) {
+    int wait_ms = cli->patient ? cli_patience_ms(cli, CONNECT_MS_DEFAULT) : cli_timeout_ms(cli, CONNECT_MS_DEFAULT);
+    if (result == CLI_DONE && lightq_wait_connected(*client, wait_ms, &error) != LIGHTQ_OK) {
         result = cli_fail(&error);
         lightq_close(*client, 0);
         *client = NULL;

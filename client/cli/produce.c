@@ -306,6 +306,7 @@ enum cli_exit cli_produce(struct cli *cli)
     int fd = STDIN_FILENO;
     struct produce produce = {.cli = cli, .acked_lines = malloc(sizeof *produce.acked_lines)};
     enum cli_exit result = check(&cli->args);
+    cli->patient = true;
     if (produce.acked_lines == NULL) {
         return cli_fail_with(LIGHTQ_ENOMEM, "out of memory");
     }

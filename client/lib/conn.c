@@ -156,6 +156,7 @@ static void begin(struct lq_conn *conn)
         return;
     }
     conn->active = true;
+    conn->has_event = true; /* it may have one before its descriptor is looked at the first time */
     lq_conn_hello(conn);
 }
 

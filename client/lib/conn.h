@@ -62,7 +62,8 @@ struct lq_conn {
     void *dealer;
     void *monitor;
     int dealer_fd, monitor_fd;
-    bool active;                 /* its sockets must be looked at before the thread sleeps */
+    bool active;    /* its sockets must be looked at before the thread sleeps */
+    bool has_event; /* the monitor has something; only its descriptor tells, as nothing is ever sent to it */
     struct lq_request *requests; /* hash by correlation */
     struct lq_stream *streams;   /* hash by id */
     struct lq_request hello, heartbeat;

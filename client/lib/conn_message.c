@@ -471,5 +471,9 @@ bool lq_conn_receive(struct lq_conn *conn)
     if (conn->dealer != NULL && receive_message(conn)) {
         return conn->dealer != NULL;
     }
-    return conn->dealer != NULL && receive_event(conn) && conn->dealer != NULL;
+    if (conn->dealer == NULL || !conn->has_event) {
+        return false;
+    }
+    conn->has_event = false;
+    return receive_event(conn) && conn->dealer != NULL;
 }

@@ -100,7 +100,7 @@ struct lightq_consumer {
     struct lq_intake *intakes;
     struct lq_parcel *ready_first, *ready_last;
     bool signaled;
-    bool closed, leave_all;
+    bool closed;
     lightq_status refusal;
 
     /* the application's thread */
@@ -111,9 +111,10 @@ struct lightq_consumer {
     bool has_stashed;
 
     /* the I/O thread */
-    struct lq_command command;
+    struct lq_command command, close_command;
     struct lq_observer observer;
     size_t feed_count;
+    struct lq_parcel *turned_first, *turned_last; /* parcels of this turn */
 };
 
 /* consumer.c */

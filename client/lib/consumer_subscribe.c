@@ -296,6 +296,14 @@ lightq_status lightq_consumer_seek(struct lightq_consumer *consumer, const char 
     return status;
 }
 
+static struct lq_intake *any_intake(struct lightq_consumer *consumer)
+{
+    pthread_mutex_lock(&consumer->lock);
+    struct lq_intake *intake = consumer->intakes;
+    pthread_mutex_unlock(&consumer->lock);
+    return intake;
+}
+
 lightq_status lightq_consumer_close(struct lightq_consumer *consumer, int timeout_ms)
 {
     (void)timeout_ms; /* the I/O thread answers at once: there is nothing to wait for */
@@ -305,19 +313,17 @@ lightq_status lightq_consumer_close(struct lightq_consumer *consumer, int timeou
     if (lq_client_forked(consumer->client)) {
         return LIGHTQ_EFORK;
     }
+    struct lq_intake *intake;
+    while ((intake = any_intake(consumer)) != NULL) {
+        leave(consumer, intake);
+    }
+    lq_io_post(&consumer->client->io, &consumer->close_command);
     pthread_mutex_lock(&consumer->lock);
-    consumer->leave_all = true;
-    lq_io_post(&consumer->client->io, &consumer->command);
     while (!consumer->closed) {
         lq_cond_wait(&consumer->changed, &consumer->lock, UINT64_MAX);
     }
     pthread_mutex_unlock(&consumer->lock);
     lq_consumer_drop(consumer, NULL);
-    while (consumer->intakes != NULL) {
-        struct lq_intake *intake = consumer->intakes;
-        consumer->intakes = intake->next;
-        free_intake(intake);
-    }
     atomic_fetch_sub(&consumer->client->users, 1);
     pthread_cond_destroy(&consumer->changed);
     pthread_mutex_destroy(&consumer->lock);

@@ -19,13 +19,27 @@ void lq_fetcher_wake_at(struct lightq_consumer *consumer, uint64_t at_us)
 void lq_fetcher_deliver(struct lightq_consumer *consumer, struct lq_parcel *parcel)
 {
     parcel->next = NULL;
+    if (consumer->turned_last != NULL) {
+        consumer->turned_last->next = parcel;
+    } else {
+        consumer->turned_first = parcel;
+    }
+    consumer->turned_last = parcel;
+}
+
+/* What came in this turn goes to poll(). */
+static void hand_over(struct lightq_consumer *consumer)
+{
+    if (consumer->turned_first == NULL) {
+        return;
+    }
     pthread_mutex_lock(&consumer->lock);
     if (consumer->ready_last != NULL) {
-        consumer->ready_last->next = parcel;
+        consumer->ready_last->next = consumer->turned_first;
     } else {
-        consumer->ready_first = parcel;
+        consumer->ready_first = consumer->turned_first;
     }
-    consumer->ready_last = parcel;
+    consumer->ready_last = consumer->turned_last;
     if (!consumer->signaled) {
         uint64_t one = 1;
         consumer->signaled = true;
@@ -33,6 +47,13 @@ void lq_fetcher_deliver(struct lightq_consumer *consumer, struct lq_parcel *parc
         (void)written; /* cannot fail: it is 0 before */
     }
     pthread_mutex_unlock(&consumer->lock);
+    consumer->turned_first = NULL;
+    consumer->turned_last = NULL;
+}
+
+static void on_turn(struct lq_observer *observer)
+{
+    hand_over(lq_container(observer, struct lightq_consumer, observer));
 }
 
 /* The intakes there are now. The application's thread only ever adds in front; this thread takes off (end_intake). */
@@ -295,6 +316,7 @@ static void begin_intake(struct lq_intake *intake, struct lq_io *io)
 static void end_intake(struct lq_intake *intake, struct lq_io *io)
 {
     struct lightq_consumer *consumer = intake->consumer;
+    hand_over(consumer); /* who waits for the intake to be gone drops what came for it */
     for (struct lq_feed *feed = intake->feeds; feed != NULL; feed = feed->next) {
         lq_feed_close(feed, true);
         feed->stopped = true;
@@ -305,7 +327,7 @@ static void end_intake(struct lq_intake *intake, struct lq_io *io)
         intake->topic = NULL;
     }
     pthread_mutex_lock(&consumer->lock);
-    for (struct lq_intake **at = &consumer->intakes; *at != NULL && !consumer->leave_all; at = &(*at)->next) {
+    for (struct lq_intake **at = &consumer->intakes; *at != NULL; at = &(*at)->next) {
         if (*at == intake) {
             *at = intake->next; /* whoever waits for it to be gone frees it */
             break;
@@ -316,11 +338,11 @@ static void end_intake(struct lq_intake *intake, struct lq_io *io)
     pthread_mutex_unlock(&consumer->lock);
 }
 
-static void serve_intake(struct lq_intake *intake, struct lq_io *io, bool leave_all)
+static void serve_intake(struct lq_intake *intake, struct lq_io *io)
 {
     struct lightq_consumer *consumer = intake->consumer;
     pthread_mutex_lock(&consumer->lock);
-    bool leave = intake->leave || leave_all;
+    bool leave = intake->leave;
     bool gone = intake->gone;
     pthread_mutex_unlock(&consumer->lock);
     if (gone) {
@@ -341,22 +363,24 @@ static void serve_intake(struct lq_intake *intake, struct lq_io *io, bool leave_
 static void serve(struct lq_command *command, struct lq_io *io)
 {
     struct lightq_consumer *consumer = lq_container(command, struct lightq_consumer, command);
-    pthread_mutex_lock(&consumer->lock);
-    bool leave_all = consumer->leave_all;
-    struct lq_intake *intake = consumer->intakes;
-    pthread_mutex_unlock(&consumer->lock);
+    struct lq_intake *intake = intakes_of(consumer);
     while (intake != NULL) {
         struct lq_intake *next = intake->next; /* the application may free one that is gone */
-        serve_intake(intake, io, leave_all);
+        serve_intake(intake, io);
         intake = next;
     }
-    if (leave_all) {
-        lq_io_forget(io, &consumer->observer);
-        pthread_mutex_lock(&consumer->lock);
-        consumer->closed = true;
-        pthread_cond_broadcast(&consumer->changed);
-        pthread_mutex_unlock(&consumer->lock);
-    }
+}
+
+/* A command of its own: when it runs, the other one is not in the mailbox any more, and the consumer may be freed. */
+static void close_it(struct lq_command *command, struct lq_io *io)
+{
+    struct lightq_consumer *consumer = lq_container(command, struct lightq_consumer, close_command);
+    hand_over(consumer);
+    lq_io_forget(io, &consumer->observer);
+    pthread_mutex_lock(&consumer->lock);
+    consumer->closed = true;
+    pthread_cond_broadcast(&consumer->changed);
+    pthread_mutex_unlock(&consumer->lock);
 }
 
 static void begin(struct lq_command *command, struct lq_io *io)
@@ -370,9 +394,11 @@ static void begin(struct lq_command *command, struct lq_io *io)
 void lq_fetcher_init(struct lightq_consumer *consumer)
 {
     consumer->command.run = begin;
+    consumer->close_command.run = close_it;
     consumer->observer = (struct lq_observer){.deadline_us = UINT64_MAX,
                                               .on_tick = on_tick,
                                               .on_topic = on_topic,
                                               .on_conn = on_conn,
-                                              .on_trouble = on_trouble};
+                                              .on_trouble = on_trouble,
+                                              .on_turn = on_turn};
 }

@@ -14,7 +14,7 @@ void lq_feed_close(struct lq_feed *feed, bool say);
 /* fetcher_stream.c: stops the feed and tells why. */
 void lq_feed_fail(struct lq_feed *feed, lightq_status status, const char *text, int64_t first, int64_t end);
 
-/* fetcher.c: hands @parcel to poll(). */
+/* fetcher.c: hands @parcel to poll() at the end of this turn. */
 void lq_fetcher_deliver(struct lightq_consumer *consumer, struct lq_parcel *parcel);
 /* fetcher.c: what one feed may have fetched and not given. */
 uint64_t lq_fetcher_share(const struct lightq_consumer *consumer, uint64_t whole, uint64_t least);

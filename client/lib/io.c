@@ -191,6 +191,15 @@ static void observers_tick(struct lq_io *io)
     }
 }
 
+static void end_turn(struct lq_io *io)
+{
+    for (struct lq_observer *observer = io->observers; observer != NULL; observer = observer->next) {
+        if (observer->on_turn != NULL) {
+            observer->on_turn(observer);
+        }
+    }
+}
+
 static void receive_all(struct lq_io *io)
 {
     for (struct lq_conn *conn = io->conns; conn != NULL; conn = conn->hh.next) {
@@ -230,6 +239,7 @@ static void mark_active(struct lq_io *io)
     for (struct lq_conn *conn = io->conns; conn != NULL && at + 2 <= io->polled_capacity; conn = conn->hh.next) {
         if (conn->dealer != NULL) {
             conn->active = io->polled[at].revents != 0 || io->polled[at + 1].revents != 0;
+            conn->has_event = io->polled[at + 1].revents != 0;
             at += 2;
         }
     }
@@ -280,6 +290,7 @@ static void *thread_main(void *context)
             general_tick(io);
         }
         observers_tick(io);
+        end_turn(io);
         sleep_until_something(io);
     }
     run_mailbox(io);

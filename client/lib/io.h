@@ -46,6 +46,8 @@ struct lq_observer {
     void (*on_topic)(struct lq_observer *observer, struct lq_topic *topic); /* metadata of it came, or it is gone */
     void (*on_conn)(struct lq_observer *observer, struct lq_conn *conn);    /* it is ready */
     void (*on_trouble)(struct lq_observer *observer, const struct lightq_error *error); /* told once when it begins */
+    /* The end of a turn of the loop: what gathered in it goes to the application at once, under one lock. */
+    void (*on_turn)(struct lq_observer *observer);
 };
 
 struct lq_meta;

@@ -105,10 +105,10 @@ static void signal_poll(struct lightq_producer *producer)
     }
 }
 
-void lq_producer_done(struct lightq_producer *producer, struct lq_bundle *bundle)
+void lq_producer_done(struct lightq_producer *producer, struct lq_bundles *bundles)
 {
     pthread_mutex_lock(&producer->done_lock);
-    lq_bundles_append(&producer->done, bundle);
+    lq_bundles_move(&producer->done, bundles);
     signal_poll(producer);
     pthread_mutex_unlock(&producer->done_lock);
 }

@@ -83,7 +83,9 @@ struct lq_lane {
     bool active;       /* it is in the producer's list of lanes with work */
     struct lq_lane *next_active;
     struct lq_lane *next_pumped; /* of one run of lq_sender_run */
-    uint64_t retry_us;           /* nothing is sent before */
+    bool is_answered;            /* it is in the list of answered lanes */
+    struct lq_lane *next_answered;
+    uint64_t retry_us; /* nothing is sent before */
     uint64_t backoff_us;
     unsigned redirects; /* in a row */
 };
@@ -140,12 +142,28 @@ struct lightq_producer {
     struct lq_command command, close_command;
     struct lq_observer observer;
     struct lq_lane *active;
+    struct lq_lane *answered; /* lanes that an answer of this turn was for */
+    struct lq_bundles turned; /* bundles that got their outcome in this turn */
 };
 
 /* producer.c */
 /* An empty one with room for a message; NULL: out of memory. */
 struct lq_bundle *lq_bundle_new(struct lq_lane *lane, uint64_t created_us);
 void lq_bundle_free(struct lq_bundle *bundle);
+/* Moves all of @from behind those of @to. */
+static inline void lq_bundles_move(struct lq_bundles *to, struct lq_bundles *from)
+{
+    if (from->first == NULL) {
+        return;
+    }
+    if (to->last != NULL) {
+        to->last->next = from->first;
+    } else {
+        to->first = from->first;
+    }
+    to->last = from->last;
+    *from = (struct lq_bundles){.first = NULL};
+}
 static inline void lq_bundles_append(struct lq_bundles *list, struct lq_bundle *bundle)
 {
     bundle->next = NULL;
@@ -156,8 +174,8 @@ static inline void lq_bundles_append(struct lq_bundles *list, struct lq_bundle *
     }
     list->last = bundle;
 }
-/* Hands a bundle whose outcome is set to the reports. Any thread. */
-void lq_producer_done(struct lightq_producer *producer, struct lq_bundle *bundle);
+/* Hands bundles whose outcome is set to the reports. The I/O thread. */
+void lq_producer_done(struct lightq_producer *producer, struct lq_bundles *bundles);
 void lq_producer_tell(struct lightq_producer *producer, const struct lightq_error *error);
 
 /* sender.c, on the I/O thread */

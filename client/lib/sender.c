@@ -159,27 +159,13 @@ static void activate(struct lq_lane *lane)
     }
 }
 
-static void append_all(struct lq_bundles *to, struct lq_bundles *from)
-{
-    if (from->first == NULL) {
-        return;
-    }
-    if (to->last != NULL) {
-        to->last->next = from->first;
-    } else {
-        to->first = from->first;
-    }
-    to->last = from->last;
-    *from = (struct lq_bundles){.first = NULL};
-}
-
 /* With the lock. An open batch goes when it has nothing to wait for: no other is under way, or it has lingered. */
 static void take_over(struct lq_lane *lane, bool flush)
 {
     struct lightq_producer *producer = producer_of(lane);
     struct lq_io *io = io_of(lane);
     uint64_t linger_us = io->options.linger_ms * US_PER_MS;
-    append_all(&lane->batches, &lane->closed);
+    lq_bundles_move(&lane->batches, &lane->closed);
     if (lane->open != NULL) {
         bool lingered = io->now_us >= lane->open->created_us + linger_us;
         if (lane->batches.first == NULL || lingered || flush || atomic_load(&producer->flushing) > 0) {
@@ -199,20 +185,51 @@ static void take_over(struct lq_lane *lane, bool flush)
 /* With the lock. Everything, whatever it waits for. */
 static void take_over_all(struct lq_lane *lane)
 {
-    append_all(&lane->batches, &lane->closed);
+    lq_bundles_move(&lane->batches, &lane->closed);
     if (lane->open != NULL) {
         lq_bundles_append(&lane->batches, lane->open);
         lane->open = NULL;
     }
 }
 
-void lq_sender_collect(struct lq_lane *lane)
+void lq_sender_go_on(struct lq_lane *lane)
 {
     struct lightq_producer *producer = producer_of(lane);
+    if (!lane->is_answered) {
+        lane->is_answered = true;
+        lane->next_answered = producer->answered;
+        producer->answered = lane;
+    }
+}
+
+static void hand_over(struct lightq_producer *producer)
+{
+    if (producer->turned.first != NULL) {
+        lq_producer_done(producer, &producer->turned);
+    }
+}
+
+/* The application may go on with what was answered while the next batches are sent. */
+static void on_turn(struct lq_observer *observer)
+{
+    struct lightq_producer *producer = lq_container(observer, struct lightq_producer, observer);
+    struct lq_lane *answered = producer->answered;
+    hand_over(producer);
+    if (answered == NULL) {
+        return;
+    }
+    producer->answered = NULL;
     pthread_mutex_lock(&producer->lock);
-    take_over(lane, false);
+    for (struct lq_lane *lane = answered; lane != NULL; lane = lane->next_answered) {
+        take_over(lane, false);
+    }
     pthread_mutex_unlock(&producer->lock);
-    lq_sender_pump(lane);
+    for (struct lq_lane *lane = answered, *next; lane != NULL; lane = next) {
+        next = lane->next_answered; /* sending may fail, and then it is in the next turn's list */
+        lane->is_answered = false;
+        lq_sender_pump(lane);
+    }
+    hand_over(producer);
 }
 
 /* ---- time passing */
@@ -497,6 +514,7 @@ void lq_sender_close(struct lq_command *command, struct lq_io *io)
             lq_meta_release(io->meta, route->topic);
         }
     }
+    hand_over(producer);
     lq_io_forget(io, &producer->observer);
     pthread_mutex_lock(&producer->lock);
     producer->closed = true;
@@ -520,5 +538,6 @@ void lq_sender_init(struct lightq_producer *producer)
                                               .on_tick = on_tick,
                                               .on_topic = on_topic,
                                               .on_conn = on_conn,
-                                              .on_trouble = on_trouble};
+                                              .on_trouble = on_trouble,
+                                              .on_turn = on_turn};
 }

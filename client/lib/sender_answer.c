@@ -65,7 +65,7 @@ void lq_sender_resolve(struct lq_bundle *bundle, lightq_status status, int64_t b
         if (lane->batches.first == NULL) {
             lane->batches.last = NULL;
         }
-        lq_producer_done(lane->route->producer, first);
+        lq_bundles_append(&lane->route->producer->turned, first);
     }
 }
 
@@ -323,5 +323,5 @@ void lq_sender_on_answer(struct lq_request *request, struct lq_reply *reply)
         on_not_stored(bundle, reply);
         break;
     }
-    lq_sender_collect(lane);
+    lq_sender_go_on(lane);
 }

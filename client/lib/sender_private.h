@@ -9,8 +9,8 @@
 void lq_sender_pump(struct lq_lane *lane);
 /* sender.c: gives @bundle its numbers and makes its bytes. False: no memory now. */
 bool lq_sender_seal(struct lq_lane *lane, struct lq_bundle *bundle);
-/* sender.c: takes over what send() has gathered for @lane, then pumps. */
-void lq_sender_collect(struct lq_lane *lane);
+/* sender.c: at the end of this turn, takes over what send() has gathered for @lane, and sends. */
+void lq_sender_go_on(struct lq_lane *lane);
 /* sender.c: nothing of @lane is sent before its backoff is over. */
 void lq_sender_back_off(struct lq_lane *lane);
 /* sender.c: a fresh producer id, numbers from 0. */
