@@ -169,6 +169,15 @@ bool lq_conn_want(struct lq_conn *conn)
     return conn->state == LQ_CONN_READY;
 }
 
+void lq_conn_hasten(struct lq_conn *conn)
+{
+    if (conn->state == LQ_CONN_WAITING) {
+        conn->backoff_us = 0;
+        conn->retry_us = conn->io->now_us;
+        lq_io_hurry(conn->io);
+    }
+}
+
 struct lq_conn *lq_conn_any(struct lq_io *io, const struct lq_conn *last)
 {
     struct lq_conn *second_best = NULL;

@@ -82,6 +82,8 @@ struct lq_conn {
 struct lq_conn *lq_conn_get(struct lq_io *io, const char *address);
 /* Somebody wants it. True: it is ready. */
 bool lq_conn_want(struct lq_conn *conn);
+/* Another server says that it leads, so it is there: a connection that waits before its next try does so now. */
+void lq_conn_hasten(struct lq_conn *conn);
 /* Some ready connection, the one after @last in turn and not suspect when there is another; NULL: none is ready. */
 struct lq_conn *lq_conn_any(struct lq_io *io, const struct lq_conn *last);
 

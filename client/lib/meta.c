@@ -173,6 +173,9 @@ static bool take_leader(struct lq_meta *meta, struct lq_meta_partition *partitio
         return false; /* this server only does not know */
     }
     bool changed = conn != partition->leader_conn || leader->term != partition->term;
+    if (changed && conn != NULL) {
+        lq_conn_hasten(conn);
+    }
     partition->term = leader->term;
     partition->leader = conn != NULL ? leader->node : 0;
     partition->leader_conn = conn;

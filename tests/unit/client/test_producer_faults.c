@@ -210,6 +210,27 @@ static void test_producer_reconnects_to_restarted_server(void **state)
     assert_all_stored(f, 11);
 }
 
+/* A node that was away becomes leader: its word counts more than the wait after the tries that failed. */
+static void test_producer_new_leader_is_called_at_once(void **state)
+{
+    struct fixture *f = *state;
+    fixture_set(f, "reconnect.backoff.ms", "1m");
+    fixture_set(f, "reconnect.backoff.max.ms", "1m");
+    fixture_open(f, true);
+    fixture_send_many(f, 0, 0, 1);
+    fixture_wait_reports(f, 1);
+    fake_cluster_kill(f->cluster, 2);
+    fixture_send_many(f, 0, 1, 1);
+    fixture_wait_reports(f, 2);
+
+    fake_cluster_start(f->cluster, 2);
+    fake_cluster_lead(f->cluster, "t", 0, 2);
+    fixture_send_many(f, 0, 2, 1);
+    fixture_wait_reports(f, 3);
+
+    assert_all_stored(f, 3);
+}
+
 static void test_producer_garbage_answers_do_not_count(void **state)
 {
     static const enum fake_action actions[] = {FAKE_GARBAGE, FAKE_OTHER_TYPE, FAKE_MANY_FRAMES};
@@ -550,6 +571,7 @@ int main(void)
         WITH_FIXTURE(test_producer_gives_up_silent_connection),
         WITH_FIXTURE(test_producer_moving_leader_doubles_and_reorders_nothing),
         WITH_FIXTURE(test_producer_reconnects_to_restarted_server),
+        WITH_FIXTURE(test_producer_new_leader_is_called_at_once),
         WITH_FIXTURE(test_producer_garbage_answers_do_not_count),
         WITH_FIXTURE(test_producer_duplicate_without_offset_counts_as_stored),
         WITH_FIXTURE(test_producer_refused_batch_fails_and_next_ones_are_stored),
