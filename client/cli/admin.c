@@ -5,10 +5,14 @@
 
 #include "client/base/limits.h"
 #include "client/cli/cli.h"
+#include "client/cli/pace.h"
 #include "client/cli/print.h"
 
 #define CHANGE_MS_DEFAULT 60000 /* a thousand partitions want their leaders */
 #define LOOK_MS_DEFAULT   10000
+#define EQUAL_MS_DEFAULT  60000
+#define EQUAL_EVERY_US    100000
+#define US_PER_MS         1000u
 #define RADIX             10
 
 static enum cli_exit parse_node(const char *text, uint32_t *node)
@@ -92,6 +96,55 @@ enum cli_exit cli_topic_list(struct cli *cli)
     return CLI_DONE;
 }
 
+/* All replicas answer, and show one digest at one end. */
+static bool is_equal(const struct lightq_topic_info *info)
+{
+    for (size_t i = 0; i < info->partition_count; i++) {
+        const struct lightq_partition_info *partition = &info->partitions[i];
+        if (partition->replica_count != info->replica_count) {
+            return false; /* one is coming or going */
+        }
+        for (size_t j = 0; j < partition->replica_count; j++) {
+            const struct lightq_replica_info *replica = &partition->replicas[j], *first = &partition->replicas[0];
+            if (!replica->online || replica->digest != first->digest ||
+                replica->digest_offset != first->digest_offset) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* --wait-equal: describes again and again. The last description is printed whatever it says. */
+static enum cli_exit wait_equal(struct cli *cli)
+{
+    const char *name = cli->args.words[0];
+    uint64_t until_us = pace_now_us() + (uint64_t)cli_timeout_ms(cli, EQUAL_MS_DEFAULT) * US_PER_MS;
+    struct lightq_topic_info *info = NULL;
+    struct lightq_error error = {.status = LIGHTQ_OK};
+    bool equal = false;
+    while (!equal && pace_now_us() < until_us) {
+        struct lightq_topic_info *next;
+        lightq_status status = lightq_topic_describe(cli->client, name, LOOK_MS_DEFAULT, &next, &error);
+        if (status == LIGHTQ_OK) {
+            lightq_result_free(info);
+            info = next;
+            equal = is_equal(info);
+        } else if (!lightq_status_retriable(status)) {
+            break;
+        }
+        if (!equal) {
+            pace_wait(-1, pace_now_us() + EQUAL_EVERY_US);
+        }
+    }
+    if (info == NULL) {
+        return error.status != LIGHTQ_OK ? cli_fail(&error) : cli_usage("--timeout is too short");
+    }
+    print_topic(cli->json, info);
+    lightq_result_free(info);
+    return equal ? CLI_DONE : cli_fail_with(LIGHTQ_ETIMEDOUT, "the replicas of topic %s are not equal", name);
+}
+
 enum cli_exit cli_topic_describe(struct cli *cli)
 {
     struct lightq_error error;
@@ -99,6 +152,9 @@ enum cli_exit cli_topic_describe(struct cli *cli)
     enum cli_exit result = cli_connect(cli, NULL);
     if (result != CLI_DONE) {
         return result;
+    }
+    if (cli->args.wait_equal) {
+        return wait_equal(cli);
     }
     if (lightq_topic_describe(cli->client, cli->args.words[0], cli_timeout_ms(cli, LOOK_MS_DEFAULT), &info, &error) !=
         LIGHTQ_OK) {

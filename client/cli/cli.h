@@ -1,7 +1,7 @@
 /* client/cli/cli.h - what the files of the lightq command share: its arguments, its verbs, how it fails.
  *
- * main.c takes the arguments apart (args.c) and calls one verb: admin.c, produce.c, consume.c or bench.c. A verb
- * returns the exit code: 0 done, 1 failed, 2 wrong usage. One thread, except in `bench end-to-end`. */
+ * main.c takes the arguments apart (args.c) and calls one verb: admin.c, produce.c, consume.c, verify.c or bench.c. A
+ * verb returns the exit code: 0 done, 1 failed, 2 wrong usage. One thread, except in `bench end-to-end`. */
 #ifndef LQ_CLI_CLI_H
 #define LQ_CLI_CLI_H
 
@@ -32,8 +32,8 @@ struct cli_args {
     uint64_t partitions, replicas;
     struct cli_list config;
     uint64_t count, size, rate, window, timeout_ms, partition, to;
-    const char *file, *key, *acked, *from, *log;
-    bool until_end, print, spread;
+    const char *file, *key, *acked, *from, *log, *history;
+    bool until_end, print, spread, wait_equal;
 
     const char *words[4]; /* behind the verb */
     size_t word_count;
@@ -113,6 +113,7 @@ enum cli_exit cli_node_replace(struct cli *cli);
 enum cli_exit cli_partition_transfer(struct cli *cli);
 enum cli_exit cli_produce(struct cli *cli);
 enum cli_exit cli_consume(struct cli *cli);
+enum cli_exit cli_verify(struct cli *cli);
 enum cli_exit cli_bench_produce(struct cli *cli);
 enum cli_exit cli_bench_consume(struct cli *cli);
 enum cli_exit cli_bench_end_to_end(struct cli *cli);

@@ -9,6 +9,7 @@
 
 #include "client/base/crc.h"
 #include "client/cli/cli.h"
+#include "client/cli/history.h"
 #include "client/cli/lines.h"
 #include "client/cli/pace.h"
 #include "client/cli/print.h"
@@ -25,6 +26,7 @@ struct consume {
     struct cli *cli;
     struct lightq_consumer *consumer;
     struct lines *log, *print;
+    struct history history;
     struct lightq_start start;
     int32_t first_partition, partition_count; /* those that are read */
     int64_t *ends;                            /* --until-end: where each partition stops; NULL otherwise */
@@ -104,15 +106,19 @@ static enum cli_exit subscribe(struct consume *consume)
     const struct cli_args *args = &consume->cli->args;
     struct lightq_error error;
     int32_t partition = cli_given(args->partition) ? (int32_t)args->partition : LIGHTQ_PARTITION_ANY;
+    history_reader(&consume->history, args->until_end && consume->start.kind == LIGHTQ_START_BEGIN);
     if (lightq_consumer_subscribe(consume->consumer, args->words[0], partition, &consume->start, wait_ms(consume),
                                   &error) != LIGHTQ_OK) {
         return cli_fail(&error);
     }
-    for (int32_t i = 0; consume->ends != NULL && i < consume->partition_count; i++) {
+    for (int32_t i = 0; i < consume->partition_count; i++) {
         int64_t position = 0;
         lightq_status status =
             lightq_consumer_position(consume->consumer, args->words[0], consume->first_partition + i, &position);
-        consume->open += status != LIGHTQ_OK || position < consume->ends[i];
+        if (status == LIGHTQ_OK) {
+            history_seek(&consume->history, args->words[0], consume->first_partition + i, position);
+        }
+        consume->open += consume->ends != NULL && (status != LIGHTQ_OK || position < consume->ends[i]);
     }
     return CLI_DONE;
 }
@@ -148,6 +154,7 @@ static void take_message(struct consume *consume, const struct lightq_record *re
     }
     consume->count++;
     consume->bytes += record->value_size;
+    history_read(&consume->history, record);
     if (consume->log->fd >= 0) {
         write_log(consume->log, record);
     }
@@ -169,6 +176,7 @@ static bool is_enough(const struct consume *consume)
 static bool go_on_waiting(struct consume *consume)
 {
     lines_flush(consume->log);
+    history_flush(&consume->history);
     lines_flush(consume->print);
     return !cli_given(consume->cli->args.timeout_ms) ||
            pace_now_us() - consume->heard_us < consume->cli->args.timeout_ms * US_PER_MS;
@@ -232,6 +240,15 @@ static enum cli_exit close_lines(struct lines *lines, enum cli_exit result)
     return result;
 }
 
+static enum cli_exit close_history(struct consume *consume, enum cli_exit result)
+{
+    int error = 0;
+    if (!history_close(&consume->history, &error) && result == CLI_DONE) {
+        return cli_fail_with(LIGHTQ_EIO, "cannot write %s: %s", consume->cli->args.history, strerror(error));
+    }
+    return result;
+}
+
 static enum cli_exit run(struct consume *consume)
 {
     struct lightq_error error;
@@ -270,12 +287,15 @@ enum cli_exit cli_consume(struct cli *cli)
         result = cli_fail_with(LIGHTQ_ENOMEM, "out of memory");
     } else if (!lines_open(consume.log, cli->args.log)) {
         result = cli_fail_with(LIGHTQ_EIO, "cannot open %s: %s", cli->args.log, strerror(errno));
+    } else if (!history_open(&consume.history, cli->args.history)) {
+        result = cli_fail_with(LIGHTQ_EIO, "cannot open %s: %s", cli->args.history, strerror(errno));
     } else {
         lines_use(consume.print, STDOUT_FILENO, "standard output");
         result = cli_connect(cli, NULL);
         if (result == CLI_DONE) {
             result = run(&consume);
         }
+        result = close_history(&consume, result);
         result = close_lines(consume.log, result);
         result = close_lines(consume.print, result);
     }

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #define DIGITS_MAX 20
+#define HEX_MAX    8
+#define HEX_BITS   4
 #define FILE_MODE  0644
 
 void lines_use(struct lines *lines, int fd, const char *path)
@@ -110,4 +112,16 @@ void lines_signed(struct lines *lines, int64_t number)
         lines_char(lines, '-');
     }
     lines_number(lines, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
+void lines_hex(struct lines *lines, uint32_t number)
+{
+    static const char digits[] = "0123456789abcdef";
+    char text[HEX_MAX];
+    size_t at = sizeof text;
+    do {
+        text[--at] = digits[number & ((1u << HEX_BITS) - 1)];
+        number >>= HEX_BITS;
+    } while (number > 0);
+    lines_bytes(lines, text + at, sizeof text - at);
 }

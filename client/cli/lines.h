@@ -30,6 +30,8 @@ void lines_bytes(struct lines *lines, const void *bytes, size_t size);
 void lines_text(struct lines *lines, const char *text);
 void lines_number(struct lines *lines, uint64_t number);
 void lines_signed(struct lines *lines, int64_t number);
+/* Hexadecimal, without leading zeros. */
+void lines_hex(struct lines *lines, uint32_t number);
 void lines_char(struct lines *lines, char c);
 
 /* Writes @number in decimal to @to, not terminated; returns how many digits, 20 at most. */

@@ -11,6 +11,7 @@
 #include "client/base/clock.h"
 #include "client/base/limits.h"
 #include "client/cli/cli.h"
+#include "client/cli/history.h"
 #include "client/cli/input.h"
 #include "client/cli/lines.h"
 #include "client/cli/pace.h"
@@ -30,6 +31,7 @@ struct produce {
     struct cli *cli;
     struct lightq_producer *producer;
     struct lines *acked_lines;
+    struct history history;
     const char *cluster;
     uint64_t acked, failed, in_doubt, bytes;
     lightq_status first_failure;
@@ -68,6 +70,7 @@ static void write_line(struct produce *produce, const struct lightq_report *repo
 static void on_report(void *owner, const struct lightq_report *report)
 {
     struct produce *produce = owner;
+    history_report(&produce->history, (uint64_t)(uintptr_t)report->opaque, report);
     if (report->status == LIGHTQ_OK || report->status == LIGHTQ_EDUPLICATE) {
         produce->acked++;
         if (produce->acked_lines->fd >= 0) {
@@ -88,6 +91,7 @@ static void run_reports(struct produce *produce, int timeout_ms)
     uint64_t now_us = pace_now_us();
     if (now_us - produce->flushed_us >= FLUSH_LINES_US) {
         lines_flush(produce->acked_lines);
+        history_flush(&produce->history);
         produce->flushed_us = now_us;
     }
 }
@@ -105,7 +109,9 @@ static lightq_status send_one(struct produce *produce, const void *bytes, size_t
         .key_size = args->key != NULL ? strlen(args->key) : 0,
         .value = bytes,
         .value_size = size,
+        .opaque = (void *)(uintptr_t)produce->next,
     };
+    history_attempt(&produce->history, produce->next, message.topic, message.partition, bytes, size);
     lightq_status status = lightq_producer_send(produce->producer, &message);
     while (status == LIGHTQ_EBUSY && !cli_interrupted()) {
         run_reports(produce, WAIT_MS);
@@ -117,6 +123,8 @@ static lightq_status send_one(struct produce *produce, const void *bytes, size_t
         if (produce->next % POLL_EVERY == 0) {
             run_reports(produce, 0);
         }
+    } else {
+        history_refused(&produce->history, produce->next);
     }
     return status;
 }
@@ -137,7 +145,8 @@ static lightq_status send_numbered(struct produce *produce, const struct pace *p
     struct payload payload;
     size_t size = (size_t)cli_or(produce->cli->args.size, SIZE_DEFAULT);
     lightq_status status = LIGHTQ_OK;
-    if (!payload_init(&payload, lq_clock_random_u64(lq_clock_system()), size)) {
+    uint64_t self = produce->history.lines != NULL ? produce->history.self : lq_clock_random_u64(lq_clock_system());
+    if (!payload_init(&payload, self, size)) {
         return LIGHTQ_ENOMEM;
     }
     while (status == LIGHTQ_OK && produce->next < produce->cli->args.count && wait_due(produce, pace)) {
@@ -228,6 +237,10 @@ static void print_result(const struct produce *produce, double seconds)
 
 static enum cli_exit judge(struct produce *produce, lightq_status sent)
 {
+    int error = 0;
+    if (!history_close(&produce->history, &error)) {
+        return cli_fail_with(LIGHTQ_EIO, "cannot write %s: %s", produce->cli->args.history, strerror(error));
+    }
     if (!lines_close(produce->acked_lines)) {
         return cli_fail_with(LIGHTQ_EIO, "cannot write %s: %s", produce->acked_lines->path,
                              strerror(produce->acked_lines->error));
@@ -273,6 +286,9 @@ static enum cli_exit check(const struct cli_args *args)
     if (cli_given(args->size) && !cli_given(args->count)) {
         return cli_usage("--size needs --count");
     }
+    if (args->history != NULL && (!cli_given(args->count) || cli_or(args->size, SIZE_DEFAULT) < HISTORY_SIZE_LEAST)) {
+        return cli_usage("--history needs --count, and --size of at least %d", HISTORY_SIZE_LEAST);
+    }
     if (args->window == 0 || args->rate == 0) {
         return cli_usage("--window and --rate are at least 1");
     }
@@ -316,6 +332,9 @@ enum cli_exit cli_produce(struct cli *cli)
     }
     if (result == CLI_DONE && !lines_open(produce.acked_lines, cli->args.acked)) {
         result = cli_fail_with(LIGHTQ_EIO, "cannot open %s: %s", cli->args.acked, strerror(errno));
+    }
+    if (result == CLI_DONE && !history_open(&produce.history, cli->args.history)) {
+        result = cli_fail_with(LIGHTQ_EIO, "cannot open %s: %s", cli->args.history, strerror(errno));
     }
     if (result == CLI_DONE) {
         result = connect_for(cli);

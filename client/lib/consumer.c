@@ -202,6 +202,7 @@ static lightq_status next_message(struct lightq_consumer *consumer, struct light
         .headers = record.headers.bytes,
         .headers_size = record.headers.size,
         .producer = consumer->batch.head.producer_id,
+        .batch_crc = consumer->batch.head.crc,
         .sequence = record.sequence,
         .deliveries = 1,
     };

@@ -445,8 +445,8 @@ static void on_describe(struct fake_node *node, size_t session, struct lq_envelo
     Lightq__Wire__TopicDescribeAnswer out = LIGHTQ__WIRE__TOPIC_DESCRIBE_ANSWER__INIT;
     Lightq__Wire__PartitionDetail detail = LIGHTQ__WIRE__PARTITION_DETAIL__INIT;
     Lightq__Wire__PartitionDetail *details = &detail;
-    Lightq__Wire__ReplicaInfo replica = LIGHTQ__WIRE__REPLICA_INFO__INIT;
-    Lightq__Wire__ReplicaInfo *replicas = &replica;
+    Lightq__Wire__ReplicaInfo infos[FAKE_NODES_MAX];
+    Lightq__Wire__ReplicaInfo *replicas[FAKE_NODES_MAX];
     Lightq__Wire__NameValue setting = LIGHTQ__WIRE__NAME_VALUE__INIT;
     Lightq__Wire__NameValue *settings = &setting;
     const struct fake_topic *topic = fake_find_topic(node->cluster, in->name);
@@ -456,17 +456,25 @@ static void on_describe(struct fake_node *node, size_t session, struct lq_envelo
         fake_send(node, session, answer, &out.base, NULL);
         return;
     }
-    replica.node = topic->partitions[0].leader;
-    replica.role = LIGHTQ__WIRE__REPLICA_ROLE__ROLE_LEADER;
-    replica.online = true;
-    replica.health = lq_codec_string("ok");
-    replica.log_end = topic->partitions[0].end;
-    replica.digest = UINT64_MAX;
+    /* The leader first, then the others; one that was killed is not there. */
+    for (unsigned i = 0; i < node->cluster->node_count; i++) {
+        unsigned leader = topic->partitions[0].leader;
+        unsigned id = 1 + ((leader != 0 ? leader - 1 : 0) + i) % node->cluster->node_count;
+        infos[i] = (Lightq__Wire__ReplicaInfo)LIGHTQ__WIRE__REPLICA_INFO__INIT;
+        infos[i].node = id;
+        infos[i].role =
+            id == leader ? LIGHTQ__WIRE__REPLICA_ROLE__ROLE_LEADER : LIGHTQ__WIRE__REPLICA_ROLE__ROLE_FOLLOWER;
+        infos[i].online = node->cluster->nodes[id].running;
+        infos[i].health = lq_codec_string("ok");
+        infos[i].log_end = topic->partitions[0].end;
+        infos[i].digest = UINT64_MAX;
+        replicas[i] = &infos[i];
+    }
     detail.leader = topic->partitions[0].leader;
     detail.term = topic->partitions[0].term;
     detail.state = LIGHTQ__WIRE__PARTITION_STATE__PARTITION_OK;
-    detail.replicas = &replicas;
-    detail.n_replicas = 1;
+    detail.replicas = replicas;
+    detail.n_replicas = node->cluster->node_count;
     setting.name = lq_codec_string("retention.ms");
     setting.value = lq_codec_string("1000");
     out.name = lq_codec_string(topic->name);

@@ -36,6 +36,7 @@ struct lightq_record {
     uint64_t producer;   /* the identity of its producer */
     uint64_t sequence;   /* of this message among those of that identity and partition */
     uint32_t deliveries; /* how often it has been handed out; 1 in subscriber mode */
+    uint32_t batch_crc;  /* CRC32C of the batch it is in, which was checked: as in the report of its producer */
 };
 
 enum lightq_event_kind {

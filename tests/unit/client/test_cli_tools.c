@@ -79,6 +79,10 @@ static void test_lines_numbers_and_long_texts_come_out_whole(void **state)
     lines_number(lines, UINT64_MAX);
     lines_char(lines, ' ');
     lines_signed(lines, INT64_MIN);
+    lines_char(lines, ' ');
+    lines_hex(lines, 0);
+    lines_char(lines, ' ');
+    lines_hex(lines, UINT32_C(0xdeadbeef));
     lines_text(lines, " text\n");
     lines_bytes(lines, big, LINES_BUFFER_BYTES + 1);
     lines_bytes(lines, big, LINES_BUFFER_BYTES - 3);
@@ -86,7 +90,7 @@ static void test_lines_numbers_and_long_texts_come_out_whole(void **state)
     assert_true(lines_close(lines));
 
     char *content = written(path, &size);
-    static const char first[] = "0 18446744073709551615 -9223372036854775808 text\n";
+    static const char first[] = "0 18446744073709551615 -9223372036854775808 0 deadbeef text\n";
     assert_memory_equal(content, first, sizeof first - 1);
     assert_int_equal(size, sizeof first - 1 + 2 * LINES_BUFFER_BYTES + 1);
     assert_memory_equal(content + size - 3, "end", 3);
