@@ -284,6 +284,7 @@ static void lead_begin(struct lq_group *group)
     group->stall_since_ms = 0;
     lq_stall_durable(group);
     sync_peers(group);
+    lq_log(INFO, "leads", "group", group->id, "term", group->leader_term);
 }
 
 static void lead_end(struct lq_group *group)

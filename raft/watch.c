@@ -205,6 +205,9 @@ lightq_status lq_group_transfer(struct lq_group *group, lq_replica_id to)
     group->transfer_to = to;
     group->transfer_tries = LQ_TRANSFER_TRIES_MAX;
     lightq_status status = lq_group_step_transfer(group, chosen);
+    if (status == LIGHTQ_OK) {
+        lq_log(INFO, "leadership is handed over", "group", group->id, "term", raft_current_term(&group->raft));
+    }
     lq_group_settle(group);
     lq_group_dirty(group);
     return status == LIGHTQ_OK ? LIGHTQ_OK : LIGHTQ_EUNAVAILABLE;
