@@ -159,7 +159,7 @@ static void ask_node(struct lq_meta *meta, const struct lq_meta_inspect *inspect
     struct lq_letter letter = {.kind = LQ_LETTER_INSPECT, .inspect = {.correlation = inspect->correlation}};
     lq_writer_init(&groups, LQ_NODE_FRAME_BYTES_MAX);
     for (size_t i = 0; i < inspect->report_count; i++) {
-        if (inspect->reports[i].node == node) {
+        if (inspect->reports[i].node == node && lq_meta_is_mine(meta, inspect->reports[i].group)) {
             lq_write_u64(&groups, inspect->reports[i].group);
             letter.inspect.count++;
         }
@@ -175,6 +175,86 @@ static void ask_node(struct lq_meta *meta, const struct lq_meta_inspect *inspect
         lq_writer_deinit(&writer);
     }
     lq_writer_deinit(&groups);
+}
+
+/* ---- asking other shards ---- */
+
+/* The groups of one shard, looked at there. */
+struct part {
+    struct lq_mail mail;
+    struct lq_meta_inspect inspect;
+    struct lq_meta_inspect *whole;
+    struct lq_house *there;
+    uint64_t groups[];
+};
+
+static void on_part_home(struct lq_mail *mail, struct lq_house *house, struct lq_meta *meta)
+{
+    struct part *part = (struct part *)mail;
+    (void)house;
+    for (size_t i = 0; i < part->inspect.report_count; i++) {
+        if (part->inspect.reports[i].answered) {
+            fill_in(part->whole, &part->inspect.reports[i]);
+        }
+    }
+    part->whole->parts_away--;
+    meta->neighbours.away--;
+    meta->inspections.work = true;
+    free(part->inspect.reports);
+    free(part);
+}
+
+static void send_home(struct part *part)
+{
+    part->mail.open = on_part_home;
+    part->there->ops->put(part->there, part->mail.home, &part->mail);
+}
+
+static void on_part_done(struct lq_meta_inspect *inspect, lightq_status status)
+{
+    (void)status; /* what was not answered says so itself */
+    send_home(inspect->data);
+}
+
+static void on_part_there(struct lq_mail *mail, struct lq_house *house, struct lq_meta *meta)
+{
+    struct part *part = (struct part *)mail;
+    part->there = house;
+    if (meta == NULL || lq_meta_inspect(meta, &part->inspect) != LIGHTQ_OK) {
+        part->inspect.report_count = 0;
+        send_home(part);
+    }
+}
+
+/* Without memory, or when too much waits there, the replicas stay unanswered. */
+static void ask_shard(struct lq_meta *meta, struct lq_meta_inspect *whole, unsigned shard)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < whole->group_count; i++) {
+        count += lq_shard_of(whole->groups[i], meta->options.shards) == shard;
+    }
+    struct part *part = count == 0 ? NULL : calloc(1, sizeof *part + count * sizeof part->groups[0]);
+    if (part == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < whole->group_count; i++) {
+        if (lq_shard_of(whole->groups[i], meta->options.shards) == shard) {
+            part->groups[part->inspect.group_count++] = whole->groups[i];
+        }
+    }
+    part->mail = (struct lq_mail){.open = on_part_there, .home = meta->options.shard};
+    part->whole = whole;
+    part->inspect.groups = part->groups;
+    part->inspect.timeout_ms = whole->timeout_ms;
+    part->inspect.cb = on_part_done;
+    part->inspect.data = part;
+    part->inspect.is_part = true;
+    if (meta->options.house->ops->offer(meta->options.house, shard, &part->mail) != LIGHTQ_OK) {
+        free(part);
+        return;
+    }
+    whole->parts_away++;
+    meta->neighbours.away++;
 }
 
 lightq_status lq_meta_inspect(struct lq_meta *meta, struct lq_meta_inspect *inspect)
@@ -200,13 +280,19 @@ lightq_status lq_meta_inspect(struct lq_meta *meta, struct lq_meta_inspect *insp
     for (size_t i = 0; i < inspect->group_count; i++) {
         struct lq_replica_report own;
         expect(meta, inspect, inspect->groups[i]);
-        if (report_own(meta, inspect->groups[i], &own)) {
+        if (lq_meta_is_mine(meta, inspect->groups[i]) && report_own(meta, inspect->groups[i], &own)) {
             fill_in(inspect, &own);
         }
     }
     for (unsigned i = 0; i < meta->peers.count; i++) {
         if (meta->peers.at[i].connected) {
             ask_node(meta, inspect, meta->peers.at[i].node);
+        }
+    }
+    inspect->parts_away = 0;
+    for (unsigned i = 0; i < meta->options.shards; i++) {
+        if (i != meta->options.shard) {
+            ask_shard(meta, inspect, i);
         }
     }
     inspect->next = meta->inspections.first;
@@ -231,15 +317,19 @@ void lq_inspect_on_answer(struct lq_meta *meta, uint32_t node, const struct lq_l
     meta->inspections.work = true;
 }
 
-/* Every node that is connected has answered, or the time is over. */
+/* The other shards have, and every node that is connected has answered, or the time is over. */
 static bool is_done(struct lq_meta *meta, const struct lq_meta_inspect *inspect)
 {
-    if (lq_meta_now_us(meta) >= inspect->deadline_us) {
+    if (inspect->parts_away > 0) {
+        return false;
+    }
+    if (meta->closing || lq_meta_now_us(meta) >= inspect->deadline_us) {
         return true;
     }
     for (size_t i = 0; i < inspect->report_count; i++) {
         const struct lq_peer *peer = lq_peers_find(meta, inspect->reports[i].node);
-        if (!inspect->reports[i].answered && peer != NULL && peer->connected) {
+        if (lq_meta_is_mine(meta, inspect->reports[i].group) && !inspect->reports[i].answered && peer != NULL &&
+            peer->connected) {
             return false;
         }
     }
@@ -249,8 +339,11 @@ static bool is_done(struct lq_meta *meta, const struct lq_meta_inspect *inspect)
 static void finish(struct lq_meta_inspect *inspect, lightq_status status)
 {
     struct lq_replica_report *reports = inspect->reports;
-    inspect->cb(inspect, status);
-    free(reports);
+    bool is_part = inspect->is_part;
+    inspect->cb(inspect, status); /* a part is another shard's from here on */
+    if (!is_part) {
+        free(reports);
+    }
 }
 
 void lq_inspect_turn(struct lq_meta *meta)
@@ -271,15 +364,6 @@ void lq_inspect_turn(struct lq_meta *meta)
     while (done != NULL) {
         struct lq_meta_inspect *inspect = done;
         done = inspect->next;
-        finish(inspect, LIGHTQ_OK);
-    }
-}
-
-void lq_inspect_close(struct lq_meta *meta)
-{
-    struct lq_meta_inspect *inspect;
-    while ((inspect = meta->inspections.first) != NULL) {
-        meta->inspections.first = inspect->next;
-        finish(inspect, LIGHTQ_ECLOSED);
+        finish(inspect, meta->closing ? LIGHTQ_ECLOSED : LIGHTQ_OK);
     }
 }

@@ -72,6 +72,7 @@ static void on_lead(void *machine, uint64_t term)
     meta->begin_asked = false;
     meta->unsettled = true;
     meta->requests.work = true;
+    meta->neighbours.stale = true;
     lq_log(INFO, "this node is the controller", "term", term);
 }
 
@@ -82,6 +83,7 @@ static void on_follow(void *machine, lq_replica_id leader, uint64_t term)
     meta->term = term;
     meta->leader = leader;
     meta->requests.work = true;
+    meta->neighbours.stale = true;
     lq_controller_drop(meta);
 }
 
@@ -468,7 +470,7 @@ static void tell_catalog(struct lq_meta *meta)
     const struct lq_catalog_node *node = lq_catalog_node(meta->catalog, lq_meta_self(meta));
     struct lq_letter_request letter = {.verb = LQ_REQUEST_UPDATE};
     lq_meta_card(meta, &letter.card);
-    if (!meta->seen_self || meta->expelled || meta->update_asked || node == NULL ||
+    if (meta->options.shard != 0 || !meta->seen_self || meta->expelled || meta->update_asked || node == NULL ||
         lq_meta_now_us(meta) < meta->update_again_us) {
         return;
     }
@@ -530,6 +532,7 @@ static void on_catalog_changed(struct lq_meta *meta)
     meta->replicas.scan = true;
     meta->requests.work = true;
     meta->unsettled = true;
+    meta->neighbours.stale = true;
     meta->peers.report_us = 0; /* somebody may wait for all to have it */
     check_self(meta);
     lq_peers_tell(meta);
@@ -561,6 +564,7 @@ void lq_meta_turn(struct lq_meta *meta)
     if (meta->inspections.work) {
         lq_inspect_turn(meta);
     }
+    lq_neighbours_turn(meta);
     check_ready(meta);
 }
 
@@ -568,12 +572,16 @@ bool lq_meta_needs_turn(const struct lq_meta *meta)
 {
     return meta->host != NULL &&
            (meta->catalog_changed || meta->renew_to != 0 || meta->requests.work || meta->inspections.work ||
-            lq_replicas_need_turn(meta) || lq_controller_needs_turn(meta));
+            lq_replicas_need_turn(meta) || lq_controller_needs_turn(meta) || lq_neighbours_need_turn(meta));
 }
 
 uint64_t lq_meta_deadline_us(struct lq_meta *meta)
 {
-    return meta->host == NULL ? UINT64_MAX : lq_meta_needs_turn(meta) ? lq_meta_now_us(meta) : meta->tick_us;
+    if (meta->host == NULL || lq_meta_needs_turn(meta)) {
+        return meta->host == NULL ? UINT64_MAX : lq_meta_now_us(meta);
+    }
+    bool news_first = meta->neighbours.stale && meta->options.shards > 1 && meta->neighbours.next_us < meta->tick_us;
+    return news_first ? meta->neighbours.next_us : meta->tick_us;
 }
 
 void lq_meta_tick(struct lq_meta *meta)
@@ -589,6 +597,7 @@ void lq_meta_tick(struct lq_meta *meta)
         lq_members_tick(meta);
         lq_requests_tick(meta);
         lq_inspect_turn(meta);
+        lq_neighbours_tick(meta);
     }
     lq_meta_turn(meta);
 }
@@ -614,6 +623,7 @@ static void take_options(struct lq_meta *meta, const struct lq_meta_options *opt
     own->transfers_per_second =
         own->transfers_per_second != 0 ? own->transfers_per_second : TRANSFERS_PER_SECOND_DEFAULT;
     own->retain_ms = own->retain_ms != 0 ? own->retain_ms : RETAIN_MS_DEFAULT;
+    own->shards = own->shards != 0 ? own->shards : 1;
 }
 
 lightq_status lq_meta_new(const struct lq_meta_options *options, const struct lq_meta_events *events, void *owner,
@@ -636,7 +646,7 @@ lightq_status lq_meta_start(struct lq_meta *meta, struct lq_host *host, struct l
     meta->host = host;
     meta->tick_us = lq_meta_now_us(meta);
     meta->members.token_us = meta->tick_us;
-    lightq_status status = open_meta_group(meta, err);
+    lightq_status status = meta->options.shard == 0 ? open_meta_group(meta, err) : LIGHTQ_OK;
     const struct lq_identity *identity = meta->options.identity;
     bool others = !identity->founder || identity->proposal.founders.count > 1;
     if (status == LIGHTQ_EDAMAGED && others) {
@@ -652,22 +662,34 @@ lightq_status lq_meta_start(struct lq_meta *meta, struct lq_host *host, struct l
     return status;
 }
 
+void lq_meta_close(struct lq_meta *meta)
+{
+    meta->closing = true;
+    lq_requests_close(meta);
+    lq_inspect_turn(meta); /* what other shards still look at is told when they are done */
+}
+
+bool lq_meta_is_quiet(const struct lq_meta *meta)
+{
+    return meta->closing && meta->neighbours.away == 0;
+}
+
 void lq_meta_free(struct lq_meta *meta)
 {
     if (meta == NULL) {
         return;
     }
-    meta->closing = true;
+    lq_meta_close(meta);
+    assert(lq_meta_is_quiet(meta)); /* others have what lies in our memory */
     if (meta->host != NULL) {
         lq_replicas_close(meta);
         if (meta->group != NULL) {
             lq_group_close(meta->group, false);
         }
     }
-    lq_requests_close(meta);
-    lq_inspect_close(meta);
     lq_controller_deinit(meta);
     lq_peers_deinit(meta);
+    lq_neighbours_deinit(meta);
     lq_catalog_free(meta->catalog);
     free(meta);
 }
@@ -693,4 +715,5 @@ void lq_meta_count(const struct lq_meta *meta, struct lq_meta_counts *counts)
         counts->replicas_stopped += replica->state != LQ_REPLICA_OPEN;
         counts->leading += replica->handle != NULL && lq_partition_leading(replica->partition);
     }
+    lq_neighbours_count(meta, counts);
 }

@@ -2,8 +2,11 @@
  * leads that group, the replicas of partitions that the catalog puts here, the table of leaders, and the requests that
  * change the cluster, usable on any node.
  *
- * Made by node/server.c after identity, store and transport; called by node/front.c's side for reads and requests.
- * Shard 0's loop thread only. With a fake clock, an in-memory link and io_mem it is deterministic.
+ * Made by node/shard_parts.c after identity, store and transport; called by node/front.c's side for reads and requests.
+ * Its shard's loop thread only. With a fake clock, an in-memory link and io_mem it is deterministic.
+ *
+ * Each shard of a node has one. Only that of shard 0 has a replica of the meta group and can be the controller; the
+ * others have a copy of its catalog, and what belongs elsewhere goes there by mail (node/neighbours.c, docs/adr/0009).
  *
  * One turn of the loop: take in what arrived; lq_meta_turn(); lq_host_turn(); once more while lq_meta_needs_turn().
  * lq_meta_deadline_us() says when lq_meta_tick() is due. */
@@ -19,6 +22,7 @@
 #include "client/base/id.h"
 #include "node/catalog.h"
 #include "node/endpoint.h"
+#include "node/house.h"
 #include "node/identity.h"
 #include "node/queue/partition.h"
 #include "raft/hello.h"
@@ -58,6 +62,8 @@ struct lq_meta_options {
     unsigned transfer_after_ms;    /* how long a preferred replica must be fit before it is given the lead; 0: 5000 */
     unsigned transfers_per_second; /* by one node; 0: 50 */
     unsigned retain_ms;            /* how often each partition looks at its retention; 0: 10000 */
+    unsigned shard, shards;        /* which one this is, of how many; shards 0: 1 */
+    struct lq_house *house;        /* the way to the others; borrowed; NULL when there are none */
 };
 
 lightq_status lq_meta_new(const struct lq_meta_options *options, const struct lq_meta_events *events, void *owner,
@@ -66,7 +72,12 @@ lightq_status lq_meta_new(const struct lq_meta_options *options, const struct lq
 extern const struct lq_host_events lq_meta_host_events;
 /* Opens the meta group and, a few in each turn, every replica that is here. OK | EDAMAGED | EIO | ENOMEM | ... */
 lightq_status lq_meta_start(struct lq_meta *meta, struct lq_host *host, struct lq_err *err) LQ_MUST_CHECK;
-/* Closes all groups (their logs stay) and frees: requests still here are told ECLOSED, inside. Before lq_host_free. */
+/* Nothing new is taken from now on: requests still here are told ECLOSED, inside, those of other shards too. */
+void lq_meta_close(struct lq_meta *meta);
+/* Closed, and nothing of this shard is with another one: it can be freed. */
+bool lq_meta_is_quiet(const struct lq_meta *meta);
+/* Closes it, closes all groups (their logs stay) and frees. It must be quiet; without other shards it always is. Before
+ * lq_host_free. NULL is allowed. */
 void lq_meta_free(struct lq_meta *meta);
 
 /* The node is about to end: it is told to the others, so that they hand no leadership to it, and its own are handed
@@ -86,6 +97,8 @@ lightq_status lq_meta_check_peer(const struct lq_meta *meta, const struct lq_hel
 /* ---- reading ---- */
 
 const struct lq_catalog *lq_meta_catalog(const struct lq_meta *meta);
+/* Whether @group belongs to this shard, on whatever node. */
+bool lq_meta_is_mine(const struct lq_meta *meta, uint64_t group);
 /* The partition of @group, when this node has a replica that is open; else NULL. */
 struct lq_partition *lq_meta_partition(const struct lq_meta *meta, uint64_t group);
 /* Why the replica of @group that should be here is not: "opening", "damaged: ...", "being rebuilt"; "" when it is, or
@@ -108,7 +121,8 @@ struct lq_meta_node_load {
 };
 void lq_meta_node_load(const struct lq_meta *meta, uint32_t node, struct lq_meta_node_load *load);
 
-/* Counts for metrics: partitions in the catalog, of them without a leader, replicas here, of them not at work. */
+/* Counts for metrics: partitions in the catalog, of them without a leader, replicas on this node (all shards), of them
+ * not at work. */
 struct lq_meta_counts {
     uint32_t topics, partitions, leaderless, replicas, replicas_stopped, leading, requests_waiting;
 };
@@ -151,6 +165,9 @@ struct lq_meta_request {
     uint64_t deadline_us, retry_us, correlation;
     uint32_t asked; /* the node that was asked last */
     bool sent, done;
+    struct lq_mail mail; /* to the shard that executes it */
+    lq_meta_cb home_cb;
+    struct lq_house *there;
 };
 
 /* OK: cb runs once, later, never inside:
@@ -193,6 +210,8 @@ struct lq_meta_inspect {
     /* Internal. */
     struct lq_meta_inspect *next;
     uint64_t correlation, deadline_us;
+    unsigned parts_away; /* groups that other shards look at */
+    bool is_part;        /* of another shard's: the reports go with it */
 };
 lightq_status lq_meta_inspect(struct lq_meta *meta, struct lq_meta_inspect *inspect) LQ_MUST_CHECK;
 

@@ -1,7 +1,8 @@
 /* node/meta_internal.h - what the files of the node's part in the cluster share: meta.c (life, the meta group's
- * machine, letters), peers.c (other nodes, and who leads what), requests.c (changes asked for on this node),
- * controller.c (changes executed while this node leads the meta group), replicas.c (partitions that are here),
- * members.c (servers of the groups led here) and inspect.c (looking at replicas elsewhere). Nobody else includes it.
+ * machine, letters), peers.c (other nodes, and who leads what), requests.c
+ * (changes asked for on this node), neighbours.c (the other shards of this node), controller.c (changes executed while
+ * this node leads the meta group), replicas.c (partitions that are here), members.c (servers of the groups led here)
+ * and inspect.c (looking at replicas elsewhere). Nobody else includes it.
  *
  * Groups are only touched in lq_meta_turn() and lq_meta_tick(): letters and machine calls leave notes. */
 #ifndef LQ_NODE_META_INTERNAL_H
@@ -87,6 +88,45 @@ void lq_requests_on_reply(struct lq_meta *meta, uint32_t node, const struct lq_l
 void lq_requests_turn(struct lq_meta *meta);
 void lq_requests_tick(struct lq_meta *meta);
 void lq_requests_close(struct lq_meta *meta);
+
+/* Takes over what another shard was asked for; EBUSY | ECLOSED when it cannot. */
+lightq_status lq_requests_take(struct lq_meta *meta, struct lq_meta_request *request) LQ_MUST_CHECK;
+
+/* ---- neighbours.c ---- */
+
+/* What a shard tells the others, and whether it is due or with them. */
+struct lq_bulletin {
+    struct lq_mail mail;
+    struct lq_slab *news, *catalog; /* catalog: NULL when it is known there */
+    uint64_t catalog_version;       /* the newest it was sent */
+    bool due, away, taken;
+};
+
+/* The other shards of this node. With one shard none of it is used. */
+struct lq_neighbours {
+    struct lq_bulletin bulletins[LQ_SHARDS_MAX];
+    struct lq_slab *heard[LQ_SHARDS_MAX]; /* the newest news of each; NULL: none yet */
+    struct lq_slab *news;                 /* our own, as last told */
+    struct lq_slab *catalog;              /* shard 0: its bytes */
+    uint64_t catalog_version;
+    bool stale; /* the news may be others now */
+    uint64_t next_us;
+    size_t away; /* mails of ours that others have */
+};
+
+/* News from this shard go to the others when there are any. */
+void lq_neighbours_turn(struct lq_meta *meta);
+void lq_neighbours_tick(struct lq_meta *meta);
+bool lq_neighbours_need_turn(const struct lq_meta *meta);
+/* Who leads a group of another shard, by its news; on other shards than 0 the meta group too. */
+struct lq_leader lq_neighbours_leader(const struct lq_meta *meta, uint64_t group);
+/* The oldest catalog that a shard of this node has. */
+uint64_t lq_neighbours_version(const struct lq_meta *meta);
+/* Adds the replicas of the other shards. */
+void lq_neighbours_count(const struct lq_meta *meta, struct lq_meta_counts *counts);
+/* Hands a request to shard @to. OK: it comes back, and its cb is called here. EBUSY: it was not taken. */
+lightq_status lq_neighbours_send(struct lq_meta *meta, struct lq_meta_request *request, unsigned to) LQ_MUST_CHECK;
+void lq_neighbours_deinit(struct lq_meta *meta);
 
 /* ---- controller.c ---- */
 
@@ -190,7 +230,6 @@ struct lq_inspections {
 void lq_inspect_on_ask(struct lq_meta *meta, uint32_t node, const struct lq_letter_inspect *inspect);
 void lq_inspect_on_answer(struct lq_meta *meta, uint32_t node, const struct lq_letter_inspected *inspected);
 void lq_inspect_turn(struct lq_meta *meta);
-void lq_inspect_close(struct lq_meta *meta);
 
 /* ---- meta.c ---- */
 
@@ -227,6 +266,7 @@ struct lq_meta {
     struct lq_replicas replicas;
     struct lq_members members;
     struct lq_inspections inspections;
+    struct lq_neighbours neighbours;
 };
 
 uint64_t lq_meta_now_us(const struct lq_meta *meta);

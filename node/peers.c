@@ -78,6 +78,7 @@ void lq_peers_link_changed(struct lq_meta *meta, uint32_t node, bool up)
         *peer = meta->peers.at[--meta->peers.count];
     }
     meta->requests.work = true; /* somebody else may be asked */
+    meta->neighbours.stale = true;
 }
 
 /* ---- where they are ---- */
@@ -267,11 +268,15 @@ void lq_peers_on_report(struct lq_meta *meta, uint32_t node, const struct lq_let
         }
     }
     meta->requests.work = true; /* some wait for leaders */
+    meta->neighbours.stale = true;
 }
 
 struct lq_leader lq_meta_leader(const struct lq_meta *meta, uint64_t group)
 {
     struct lq_leader leader = {.node = 0};
+    if (!lq_meta_is_mine(meta, group)) {
+        return lq_neighbours_leader(meta, group);
+    }
     if (group == LQ_META_GROUP) {
         leader = (struct lq_leader){.node = meta->leading ? lq_meta_self(meta) : lq_replica_node(meta->leader),
                                     .term = meta->term};
@@ -329,7 +334,7 @@ static void begin_report(struct lq_meta *meta, struct lq_letter *letter)
                                             .total_bytes = load.total_bytes,
                                             .replicas = load.replicas,
                                             .leaders = load.leaders,
-                                            .version = lq_catalog_version(meta->catalog),
+                                            .version = lq_neighbours_version(meta),
                                             .first_group = 1,
                                             .last_group = 0}};
 }

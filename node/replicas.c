@@ -107,6 +107,7 @@ static void on_partition(struct lq_partition_watcher *watcher, unsigned events)
     replica->changed |= (events & LQ_PARTITION_LEADERSHIP) != 0;
     replica->unsettled |= (events & LQ_PARTITION_LEADERSHIP) != 0;
     replica->meta->requests.work = true; /* some wait for leaders */
+    replica->meta->neighbours.stale = true;
     if ((events & LQ_PARTITION_STOPPED) != 0) {
         struct lq_partition_status status;
         lq_partition_status(replica->partition, &status);
@@ -306,6 +307,9 @@ static void compare(struct lq_replica *replica)
  * acknowledged. */
 static void scan_partition(struct lq_meta *meta, const struct lq_catalog_partition *placed)
 {
+    if (!lq_meta_is_mine(meta, placed->group)) {
+        return;
+    }
     const struct lq_catalog_replica *here = lq_catalog_replica_on(placed, lq_meta_self(meta));
     struct lq_replica *replica = lq_replicas_find(meta, placed->group);
     if (replica == NULL && here != NULL && meta->seen_self) {

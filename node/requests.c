@@ -53,6 +53,36 @@ static lightq_status check_named(const struct lq_meta_request *request)
     return request->name == NULL ? LIGHTQ_EINVAL : lq_topic_name_check(request->name, strlen(request->name));
 }
 
+/* Here, or where it belongs: leadership is handed over by the shard that has the group, all else is shard 0's. */
+static lightq_status hand_in(struct lq_meta *meta, struct lq_meta_request *request)
+{
+    unsigned shard = 0;
+    if (request->letter == NULL && request->verb == LQ_META_LEADER_TRANSFER) {
+        const struct lq_catalog_topic *topic = lq_catalog_topic(meta->catalog, request->name);
+        bool found = topic != NULL && request->partition < topic->partition_count;
+        shard = found ? lq_shard_of(topic->partitions[request->partition].group, meta->options.shards) : 0;
+    }
+    if (meta->closing) {
+        return LIGHTQ_ECLOSED;
+    }
+    if (shard != meta->options.shard) {
+        return lq_neighbours_send(meta, request, shard);
+    }
+    return lq_requests_take(meta, request);
+}
+
+lightq_status lq_requests_take(struct lq_meta *meta, struct lq_meta_request *request)
+{
+    if (meta->closing) {
+        return LIGHTQ_ECLOSED;
+    }
+    if (meta->requests.count >= LQ_META_REQUESTS_MAX) {
+        return LIGHTQ_EBUSY;
+    }
+    add(meta, request);
+    return LIGHTQ_OK;
+}
+
 lightq_status lq_meta_submit(struct lq_meta *meta, struct lq_meta_request *request)
 {
     lightq_status status = LIGHTQ_OK;
@@ -89,14 +119,9 @@ lightq_status lq_meta_submit(struct lq_meta *meta, struct lq_meta_request *reque
         break;
     }
     if (meta->closing) {
-        status = LIGHTQ_ECLOSED;
-    } else if (status == LIGHTQ_OK && meta->requests.count >= LQ_META_REQUESTS_MAX) {
-        status = LIGHTQ_EBUSY;
+        return LIGHTQ_ECLOSED;
     }
-    if (status == LIGHTQ_OK) {
-        add(meta, request);
-    }
-    return status;
+    return status == LIGHTQ_OK ? hand_in(meta, request) : status;
 }
 
 static void on_errand_done(struct lq_meta_request *request, lightq_status status)
@@ -113,7 +138,7 @@ static void on_errand_done(struct lq_meta_request *request, lightq_status status
 lightq_status lq_requests_errand(struct lq_meta *meta, const struct lq_letter_request *letter, uint32_t timeout_ms,
                                  lq_errand_cb cb, void *data)
 {
-    if (meta->closing || meta->requests.count >= LQ_META_REQUESTS_MAX) {
+    if (meta->closing) {
         return LIGHTQ_EBUSY;
     }
     struct errand *errand = calloc(1, sizeof *errand);
@@ -128,8 +153,11 @@ lightq_status lq_requests_errand(struct lq_meta *meta, const struct lq_letter_re
     errand->request.timeout_ms = timeout_ms;
     errand->request.cb = on_errand_done;
     errand->request.data = errand;
-    add(meta, &errand->request);
-    return LIGHTQ_OK;
+    lightq_status status = hand_in(meta, &errand->request);
+    if (status != LIGHTQ_OK) {
+        free(errand);
+    }
+    return status;
 }
 
 /* ---- asking ---- */
@@ -299,7 +327,7 @@ static uint32_t count_leaderless(const struct lq_meta *meta, const struct lq_cat
  * ever. */
 static bool is_visible(const struct lq_meta *meta, const struct lq_meta_request *request)
 {
-    if (lq_catalog_version(meta->catalog) < request->version) {
+    if (lq_neighbours_version(meta) < request->version) {
         return false;
     }
     if (request->verb == LQ_META_TOPIC_DELETE) {

@@ -48,6 +48,8 @@
 #define LQ_PARTITION_WAITING_MAX       8192 /* produce requests of one partition that wait for an answer */
 #define LQ_PARTITION_WAITING_BYTES_MAX (64u * 1024 * 1024) /* batches of one partition that wait to be proposed */
 #define LQ_PARTITION_MARKS_MAX         256                 /* retention marks of one partition */
+#define LQ_SHARDS_MAX                  16                  /* event loops of one node */
+#define LQ_MAIL_WAITING_MAX            1024                /* asked of one shard by the others and not looked at yet */
 #define LQ_FOUNDERS_MAX                15                  /* nodes that make a cluster together */
 #define LQ_META_VOTERS_MAX             5                   /* of the meta group; every other node is a standby */
 #define LQ_TOPICS_MAX                  65536               /* in one catalog */
