@@ -268,7 +268,8 @@ static struct lq_segment *segment_to_seal(const struct lq_rlog *log)
     for (size_t i = 0; i < log->segment_count; i++) {
         struct lq_segment *segment = log->segments[i];
         if (segment->closed && segment->on_disk && !segment->indexed && !segment->index_failed &&
-            segment->last >= segment->first && segment->last <= log->written && segment->last <= log->durable) {
+            !segment->points_dropped && segment->last >= segment->first && segment->last <= log->written &&
+            segment->last <= log->durable) {
             return segment;
         }
     }

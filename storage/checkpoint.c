@@ -59,9 +59,9 @@ lightq_status lq_checkpoint_encode(const struct lq_checkpoint_owner *owner, cons
 }
 
 static lightq_status head_check(const struct lq_checkpoint_owner *owner, uint64_t next_index, const char *path,
-                                const uint8_t *bytes, size_t size, struct lq_err *err)
+                                const uint8_t *bytes, struct lq_err *err)
 {
-    if (size < LQ_CHECKPOINT_HEADER_BYTES || memcmp(bytes, MAGIC, sizeof MAGIC) != 0) {
+    if (memcmp(bytes, MAGIC, sizeof MAGIC) != 0) {
         return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: not a checkpoint", path);
     }
     if (lq_get_u32(bytes + 12) !=
@@ -83,22 +83,40 @@ static lightq_status head_check(const struct lq_checkpoint_owner *owner, uint64_
     return LIGHTQ_OK;
 }
 
+lightq_status lq_checkpoint_check_head(const struct lq_checkpoint_owner *owner, uint64_t next_index, const char *path,
+                                       const uint8_t at[LQ_CHECKPOINT_HEADER_BYTES], uint64_t file_size,
+                                       uint32_t *body_crc, struct lq_err *err)
+{
+    lightq_status status = head_check(owner, next_index, path, at, err);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    uint64_t state_size = lq_get_u64(at + 88);
+    uint32_t configuration_size = lq_get_u32(at + 104);
+    uint64_t body = file_size - LQ_CHECKPOINT_HEADER_BYTES;
+    if (configuration_size > body || state_size != body - configuration_size) {
+        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: %" PRIu64 " bytes long, its header says %" PRIu32 " and %" PRIu64,
+                          path, file_size, configuration_size, state_size);
+    }
+    *body_crc = lq_get_u32(at + 44);
+    return LIGHTQ_OK;
+}
+
 lightq_status lq_checkpoint_decode(const struct lq_checkpoint_owner *owner, uint64_t next_index, const char *path,
                                    const uint8_t *bytes, size_t size, struct lq_checkpoint *checkpoint,
                                    uint64_t *install, struct lq_err *err)
 {
-    lightq_status status = head_check(owner, next_index, path, bytes, size, err);
+    uint32_t body_crc = 0;
+    if (size < LQ_CHECKPOINT_HEADER_BYTES) {
+        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: not a checkpoint", path);
+    }
+    lightq_status status = lq_checkpoint_check_head(owner, next_index, path, bytes, size, &body_crc, err);
     if (status != LIGHTQ_OK) {
         return status;
     }
     uint64_t state_size = lq_get_u64(bytes + 88);
     uint32_t configuration_size = lq_get_u32(bytes + 104);
-    size_t body = size - LQ_CHECKPOINT_HEADER_BYTES;
-    if (configuration_size > body || state_size != body - configuration_size) {
-        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: %zu bytes long, its header says %" PRIu32 " and %" PRIu64, path,
-                          size, configuration_size, state_size);
-    }
-    if (lq_get_u32(bytes + 44) != lq_crc32c(0, bytes + LQ_CHECKPOINT_HEADER_BYTES, body)) {
+    if (body_crc != lq_crc32c(0, bytes + LQ_CHECKPOINT_HEADER_BYTES, size - LQ_CHECKPOINT_HEADER_BYTES)) {
         return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: the content's crc does not match", path);
     }
     *checkpoint = (struct lq_checkpoint){

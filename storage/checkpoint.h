@@ -56,6 +56,11 @@ lightq_status lq_checkpoint_encode(const struct lq_checkpoint_owner *owner, cons
 lightq_status lq_checkpoint_decode(const struct lq_checkpoint_owner *owner, uint64_t next_index, const char *path,
                                    const uint8_t *bytes, size_t size, struct lq_checkpoint *checkpoint,
                                    uint64_t *install, struct lq_err *err) LQ_MUST_CHECK;
+/* The same for the header alone, of a file of @file_size bytes: it is sound when the crc of what lies behind the header
+ * is *@body_crc. */
+lightq_status lq_checkpoint_check_head(const struct lq_checkpoint_owner *owner, uint64_t next_index, const char *path,
+                                       const uint8_t at[LQ_CHECKPOINT_HEADER_BYTES], uint64_t file_size,
+                                       uint32_t *body_crc, struct lq_err *err) LQ_MUST_CHECK;
 /* A copy without the state; NULL when out of memory. The caller frees it. */
 struct lq_checkpoint_meta *lq_checkpoint_meta_new(const struct lq_checkpoint *checkpoint, uint64_t install);
 /* Reads and checks a whole file. *bytes is malloc'ed, the caller frees it. OK | ENOTFOUND | ECORRUPT | EVERSION |

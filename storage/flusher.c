@@ -86,6 +86,7 @@ void lq_store_flush(struct lq_store *store)
     struct lq_flush *flush = idle_flush(store);
     retry_starved(store);
     if (store->flushing || store->closing || flush == NULL) {
+        lq_scrub_run(store);
         return;
     }
     bool something = false;
@@ -105,6 +106,7 @@ void lq_store_flush(struct lq_store *store)
         lq_flush_clear(flush);
     }
     lq_background_run(store);
+    lq_scrub_run(store);
 }
 
 bool lq_flush_final(struct lq_store *store)
@@ -212,11 +214,11 @@ static void finish_cut(struct lq_flush *flush, struct lq_part *part)
     for (size_t i = 0; i < log->doomed.count; i++) {
         log->doomed.at[i] = log->doomed.at[i + part->doomed_count];
     }
-    struct lq_segment *segment = lq_rlog_segment_at(log, log->cut_segment, NULL);
-    if (segment != NULL && segment->on_disk && segment->first == log->cut_segment) {
-        segment->indexed = false;
-    }
-    if (log->cut_step == LQ_CUT_DO && log->cut_index == part->cut_index) {
+    if (log->cut_step == LQ_CUT_DO && log->cut_index == part->cut_index) { /* else a later one goes further back */
+        struct lq_segment *segment = lq_rlog_segment_at(log, log->cut_segment, NULL);
+        if (segment != NULL && segment->on_disk && segment->first == log->cut_segment) {
+            segment->indexed = false;
+        }
         log->cut_step = LQ_CUT_NONE;
     }
     lq_rlog_mark_background(log);

@@ -76,15 +76,30 @@ lightq_status lq_index_encode(const struct lq_checkpoint_owner *owner, const str
     return LIGHTQ_OK;
 }
 
-static lightq_status head_check(const struct lq_checkpoint_owner *owner, uint64_t first, const char *path,
-                                const uint8_t *bytes, size_t size, struct lq_err *err)
+uint32_t lq_index_crc_begin(const uint8_t at[LQ_INDEX_HEADER_BYTES])
 {
-    if (size < LQ_INDEX_HEADER_BYTES || memcmp(bytes, MAGIC, sizeof MAGIC) != 0) {
-        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: not an index", path);
-    }
-    if (lq_get_u32(bytes + 12) != lq_crc32c(lq_crc32c(0, bytes + 8, 4), bytes + CRC_FROM, size - CRC_FROM)) {
-        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: the crc does not match", path);
-    }
+    return lq_crc32c(lq_crc32c(0, at + 8, 4), at + CRC_FROM, LQ_INDEX_HEADER_BYTES - CRC_FROM);
+}
+
+static struct lq_index decode_head(const uint8_t *at)
+{
+    return (struct lq_index){
+        .first = lq_get_u64(at + 48),
+        .last = lq_get_u64(at + 56),
+        .prev_term = lq_get_u64(at + 64),
+        .last_term = lq_get_u64(at + 72),
+        .segment_length = lq_get_u64(at + 80),
+        .tail_position = lq_get_u64(at + 88),
+        .next_offset = lq_get_u64(at + 96),
+        .last_timestamp_ms = lq_get_u64(at + 104),
+        .tail_crc = lq_get_u32(at + 44),
+    };
+}
+
+/* Of bytes whose crc is right. */
+static lightq_status head_check(const struct lq_checkpoint_owner *owner, uint64_t first, const char *path,
+                                const uint8_t *bytes, struct lq_err *err)
+{
     if (lq_get_u32(bytes + 8) != LQ_INDEX_VERSION) {
         return lq_err_set(err, LIGHTQ_EVERSION, "%s: index of format version %" PRIu32 ", this program reads %d", path,
                           lq_get_u32(bytes + 8), LQ_INDEX_VERSION);
@@ -95,6 +110,30 @@ static lightq_status head_check(const struct lq_checkpoint_owner *owner, uint64_
     if (lq_get_u64(bytes + 32) != owner->group || lq_get_u32(bytes + 40) != owner->incarnation ||
         lq_get_u64(bytes + 48) != first || lq_get_u64(bytes + 56) < first) {
         return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: its header is of another file", path);
+    }
+    return LIGHTQ_OK;
+}
+
+lightq_status lq_index_check_head(const struct lq_checkpoint_owner *owner, uint64_t first, const char *path,
+                                  const uint8_t at[LQ_INDEX_HEADER_BYTES], struct lq_index *index, uint32_t *crc,
+                                  struct lq_err *err)
+{
+    if (memcmp(at, MAGIC, sizeof MAGIC) != 0) {
+        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: not an index", path);
+    }
+    *index = decode_head(at);
+    *crc = lq_get_u32(at + 12);
+    return head_check(owner, first, path, at, err);
+}
+
+static lightq_status crc_check(const char *path, const uint8_t *bytes, size_t size, struct lq_err *err)
+{
+    if (size < LQ_INDEX_HEADER_BYTES || memcmp(bytes, MAGIC, sizeof MAGIC) != 0) {
+        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: not an index", path);
+    }
+    if (lq_get_u32(bytes + 12) !=
+        lq_crc32c(lq_index_crc_begin(bytes), bytes + LQ_INDEX_HEADER_BYTES, size - LQ_INDEX_HEADER_BYTES)) {
+        return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: the crc does not match", path);
     }
     return LIGHTQ_OK;
 }
@@ -154,23 +193,13 @@ static lightq_status decode(const char *path, const uint8_t *bytes, size_t size,
     if (LQ_INDEX_HEADER_BYTES + runs * RUN_BYTES + changes * CHANGE_BYTES + points * POINT_BYTES != size) {
         return lq_err_set(err, LIGHTQ_ECORRUPT, "%s: %zu bytes long, its counts say otherwise", path, size);
     }
-    *index = (struct lq_index){
-        .first = lq_get_u64(bytes + 48),
-        .last = lq_get_u64(bytes + 56),
-        .prev_term = lq_get_u64(bytes + 64),
-        .last_term = lq_get_u64(bytes + 72),
-        .segment_length = lq_get_u64(bytes + 80),
-        .tail_position = lq_get_u64(bytes + 88),
-        .next_offset = lq_get_u64(bytes + 96),
-        .last_timestamp_ms = lq_get_u64(bytes + 104),
-        .tail_crc = lq_get_u32(bytes + 44),
-        .runs = calloc((size_t)runs + 1, sizeof *index->runs),
-        .run_count = (size_t)runs,
-        .changes = calloc((size_t)changes + 1, sizeof *index->changes),
-        .change_count = (size_t)changes,
-        .points = calloc((size_t)points + 1, sizeof *index->points),
-        .point_count = (size_t)points,
-    };
+    *index = decode_head(bytes);
+    index->runs = calloc((size_t)runs + 1, sizeof *index->runs);
+    index->run_count = (size_t)runs;
+    index->changes = calloc((size_t)changes + 1, sizeof *index->changes);
+    index->change_count = (size_t)changes;
+    index->points = calloc((size_t)points + 1, sizeof *index->points);
+    index->point_count = (size_t)points;
     if (index->runs == NULL || index->changes == NULL || index->points == NULL) {
         lq_index_deinit(index);
         return lq_err_set(err, LIGHTQ_ENOMEM, "%s: no memory to read it", path);
@@ -195,7 +224,10 @@ lightq_status lq_index_read(struct lq_io *io, const struct lq_checkpoint_owner *
     if (status != LIGHTQ_OK) {
         return status == LIGHTQ_ETOOBIG ? LIGHTQ_ECORRUPT : status;
     }
-    status = head_check(owner, first, path, bytes, size, err);
+    status = crc_check(path, bytes, size, err);
+    if (status == LIGHTQ_OK) {
+        status = head_check(owner, first, path, bytes, err);
+    }
     if (status == LIGHTQ_OK) {
         status = decode(path, bytes, size, index, err);
     }

@@ -54,6 +54,14 @@ void lq_index_deinit(struct lq_index *index);
 /* The bytes of the file; malloc'ed, the caller frees *blob. ENOMEM. */
 lightq_status lq_index_encode(const struct lq_checkpoint_owner *owner, const struct lq_index *index, uint8_t **blob,
                               size_t *size) LQ_MUST_CHECK;
+/* Whether the header @at is that of the index of segment @first, as far as can be said without the rest; fills the
+ * fields of @index but for its arrays. The file is sound when, besides, lq_index_crc of it is *@crc. OK | ECORRUPT |
+ * EVERSION | EIDENTITY. */
+lightq_status lq_index_check_head(const struct lq_checkpoint_owner *owner, uint64_t first, const char *path,
+                                  const uint8_t at[LQ_INDEX_HEADER_BYTES], struct lq_index *index, uint32_t *crc,
+                                  struct lq_err *err) LQ_MUST_CHECK;
+/* The crc of the header; what lies behind it is added with lq_crc32c. */
+uint32_t lq_index_crc_begin(const uint8_t at[LQ_INDEX_HEADER_BYTES]);
 /* Reads and checks <dir>/<first>.idx, against its own crc and sense only. OK | ENOTFOUND | ECORRUPT | EVERSION |
  * EIDENTITY | ENOMEM | EIO. @limit: no larger file is believed. */
 lightq_status lq_index_read(struct lq_io *io, const struct lq_checkpoint_owner *owner, const char *dir, uint64_t first,

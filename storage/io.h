@@ -25,7 +25,11 @@ enum lq_open_mode {
     LQ_OPEN_READ,   /* must exist */
     LQ_OPEN_WRITE,  /* must exist; read and write */
     LQ_OPEN_CREATE, /* must not exist; read and write */
+    LQ_OPEN_DIRECT, /* must exist; only to read, from the medium itself and not from the page cache where the file
+                       system can: memory, offset and size of a read are multiples of LQ_IO_DIRECT_BYTES */
 };
+
+#define LQ_IO_DIRECT_BYTES 4096
 
 enum lq_io_kind {
     LQ_IO_WRITE,    /* iovecs at offset, all of it (short writes are gone on with) */

@@ -128,7 +128,7 @@ static lightq_status mem_open(struct lq_io *io, const char *path, enum lq_open_m
     struct lq_mem_handle *handle = &mem->handles[slot];
     handle->node = node;
     handle->path = copy;
-    handle->is_writable = mode != LQ_OPEN_READ;
+    handle->is_writable = mode == LQ_OPEN_WRITE || mode == LQ_OPEN_CREATE;
     *file = (lq_file)((uint32_t)handle->generation << LQ_MEM_SLOT_BITS | (uint32_t)slot);
     return LIGHTQ_OK;
 }

@@ -127,7 +127,7 @@ static lightq_status uv_open(struct lq_io *io, const char *path, enum lq_open_mo
     struct lq_uv_slot *slot = slot_at(uv, i);
     slot->fd = fd;
     slot->path = copy;
-    slot->is_writable = mode != LQ_OPEN_READ;
+    slot->is_writable = mode == LQ_OPEN_WRITE || mode == LQ_OPEN_CREATE;
     slot->generation = (uint16_t)((slot->generation + 1) & GENERATION_MASK);
     atomic_store(&slot->is_closed, false);
     atomic_store(&slot->references, 1);

@@ -168,13 +168,27 @@ lightq_status lq_uv_open(const struct lq_uv_root *root, const char *path, enum l
                          struct lq_err *err)
 {
     /* O_NONBLOCK: a FIFO in place of a file must not hold us up. */
-    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (mode == LQ_OPEN_READ ? O_RDONLY : O_RDWR);
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     const char *verb = "open";
-    if (mode == LQ_OPEN_CREATE) {
-        flags |= O_CREAT | O_EXCL;
+    switch (mode) {
+    case LQ_OPEN_READ:
+        flags |= O_RDONLY;
+        break;
+    case LQ_OPEN_WRITE:
+        flags |= O_RDWR;
+        break;
+    case LQ_OPEN_CREATE:
+        flags |= O_RDWR | O_CREAT | O_EXCL;
         verb = "create";
+        break;
+    case LQ_OPEN_DIRECT:
+        flags |= O_RDONLY | O_DIRECT;
+        break;
     }
     *fd = openat(root->fd, path, flags, FILE_MODE);
+    if (*fd < 0 && errno == EINVAL && mode == LQ_OPEN_DIRECT) { /* as tmpfs says */
+        *fd = openat(root->fd, path, flags & ~O_DIRECT, FILE_MODE);
+    }
     if (*fd < 0) {
         bool is_limit = errno == EMFILE || errno == ENFILE;
         return lq_err_from_errno(err, errno, "%s%s %s/%s",
@@ -330,6 +344,13 @@ static lightq_status do_write(const struct lq_uv_root *root, const struct lq_uv_
     return LIGHTQ_OK;
 }
 
+/* A file system that took O_DIRECT and has stricter rules than LQ_IO_DIRECT_BYTES is read through the page cache. */
+static bool stop_direct(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (flags & O_DIRECT) != 0 && fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
 static lightq_status do_read(const struct lq_uv_root *root, const struct lq_uv_slot *slot, struct lq_io_op *op,
                              struct lq_err *err)
 {
@@ -338,7 +359,7 @@ static lightq_status do_read(const struct lq_uv_root *root, const struct lq_uv_s
     op->result = 0;
     for (int count; (count = cursor_piece(&cursor, piece)) > 0;) {
         ssize_t size = preadv(slot->fd, piece, count, (off_t)(op->offset + op->result));
-        if (size < 0 && errno == EINTR) {
+        if (size < 0 && (errno == EINTR || (errno == EINVAL && stop_direct(slot->fd)))) {
             continue;
         }
         if (size < 0) {

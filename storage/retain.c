@@ -17,7 +17,7 @@ void lq_checkpoint_file_deinit(struct lq_checkpoint_file *file)
     file->blob = NULL;
 }
 
-static struct lq_checkpoint_file *find_file(const struct lq_rlog *log, uint64_t next_index)
+struct lq_checkpoint_file *lq_rlog_checkpoint_at(const struct lq_rlog *log, uint64_t next_index)
 {
     for (size_t i = log->checkpoint_count; i > 0; i--) {
         if (log->checkpoints[i - 1].next_index == next_index) {
@@ -36,7 +36,7 @@ static bool begins_segment(const struct lq_rlog *log, uint64_t index)
 bool lq_rlog_wants_checkpoint(const struct lq_rlog *log, uint64_t index)
 {
     return log->health == LQ_RLOG_HEALTHY && index > log->first && index <= log->last && begins_segment(log, index) &&
-           find_file(log, index) == NULL;
+           lq_rlog_checkpoint_at(log, index) == NULL;
 }
 
 lightq_status lq_rlog_checkpoint(struct lq_rlog *log, const struct lq_checkpoint *checkpoint)
@@ -52,7 +52,7 @@ lightq_status lq_rlog_checkpoint(struct lq_rlog *log, const struct lq_checkpoint
         lq_rlog_term_at(log, checkpoint->last_index) != checkpoint->last_term) {
         return LIGHTQ_EINVAL;
     }
-    if (find_file(log, next) != NULL) {
+    if (lq_rlog_checkpoint_at(log, next) != NULL) {
         return LIGHTQ_EEXISTS;
     }
     if (!lq_array_reserve((void **)&log->checkpoints, &log->checkpoint_capacity, log->checkpoint_count + 1,
@@ -90,8 +90,7 @@ bool lq_rlog_first_checkpoint(const struct lq_rlog *log, struct lq_checkpoint *c
     return true;
 }
 
-/* A file that does not read well: out of the list, and its name says so, so that it is not tried again. */
-static void set_file_aside(struct lq_rlog *log, struct lq_checkpoint_file *file, const struct lq_err *reason)
+void lq_rlog_set_checkpoint_aside(struct lq_rlog *log, struct lq_checkpoint_file *file, const struct lq_err *reason)
 {
     char from[LQ_PATH_BYTES];
     char to[LQ_PATH_BYTES];
@@ -125,7 +124,7 @@ lightq_status lq_rlog_load_checkpoint(struct lq_rlog *log, uint64_t index_max, b
         if (is_base || (status != LIGHTQ_ECORRUPT && status != LIGHTQ_ENOTFOUND)) {
             return lq_err_set(err, status == LIGHTQ_ENOTFOUND ? LIGHTQ_ECORRUPT : status, "%s", reason.text);
         }
-        set_file_aside(log, file, &reason);
+        lq_rlog_set_checkpoint_aside(log, file, &reason);
     }
     return lq_err_set(err, LIGHTQ_ENOTFOUND, "%s: no checkpoint at or below %" PRIu64, log->dir, index_max);
 }
@@ -148,7 +147,7 @@ static const struct lq_checkpoint_meta *meta_of(struct lq_rlog *log, struct lq_c
         return file->meta;
     }
     if (status == LIGHTQ_ECORRUPT || status == LIGHTQ_ENOTFOUND) {
-        set_file_aside(log, file, &err);
+        lq_rlog_set_checkpoint_aside(log, file, &err);
     }
     return NULL;
 }
@@ -221,7 +220,7 @@ lightq_status lq_rlog_trim(struct lq_rlog *log, uint64_t last_index)
     if (log->health != LQ_RLOG_HEALTHY) {
         return LIGHTQ_ESTOPPED;
     }
-    struct lq_checkpoint_file *file = find_file(log, last_index + 1);
+    struct lq_checkpoint_file *file = lq_rlog_checkpoint_at(log, last_index + 1);
     if (log->install_step != LQ_INSTALL_NONE || file == NULL || !file->durable || file->meta == NULL ||
         last_index < log->first || last_index > log->durable || !begins_segment(log, last_index + 1)) {
         return LIGHTQ_EINVAL;
@@ -240,6 +239,7 @@ lightq_status lq_rlog_trim(struct lq_rlog *log, uint64_t last_index)
     trim_files(log, last_index + 1);
     trim_runs(log, last_index + 1);
     log->first = last_index + 1;
+    lq_rlog_drop_rot(log, log->first, UINT64_MAX);
     log->first_offset = log->segment_count > 0 ? log->segments[0]->first_offset : log->next_offset;
     memset(log->hints, 0, sizeof log->hints);
     log->trim_wanted = true;
@@ -296,6 +296,7 @@ static void install_take(struct lq_rlog *log, const struct lq_checkpoint *checkp
     log->first_offset = checkpoint->next_offset;
     log->next_offset = checkpoint->next_offset;
     log->generation++;
+    lq_rlog_drop_rot(log, UINT64_MAX, 0);
     log->cut_step = LQ_CUT_NONE;
     log->trim_wanted = false;
     log->install_step = LQ_INSTALL_WRITE;

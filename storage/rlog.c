@@ -99,6 +99,7 @@ void lq_rlog_free(struct lq_rlog *log, bool abandon)
     free(log->doomed.at);
     free(log->trimmed.at);
     free(log->reason);
+    free(log->rot);
     free(log->dir);
     free(log);
 }
@@ -235,6 +236,31 @@ void lq_rlog_set_health(struct lq_rlog *log, enum lq_rlog_health health, const s
     }
     if (log->reason != NULL) {
         *log->reason = *reason;
+    }
+}
+
+const struct lq_err *lq_rlog_rot(const struct lq_rlog *log, uint64_t *index)
+{
+    *index = log->rot_index;
+    return log->rot;
+}
+
+void lq_rlog_set_rot(struct lq_rlog *log, uint64_t index, const struct lq_err *what)
+{
+    if (log->rot == NULL) {
+        log->rot = malloc(sizeof *log->rot);
+    }
+    if (log->rot != NULL) { /* else the next search finds it again */
+        *log->rot = *what;
+        log->rot_index = index;
+    }
+}
+
+void lq_rlog_drop_rot(struct lq_rlog *log, uint64_t first, uint64_t last)
+{
+    if (log->rot != NULL && (log->rot_index < first || log->rot_index > last)) {
+        free(log->rot);
+        log->rot = NULL;
     }
 }
 
@@ -658,6 +684,7 @@ lightq_status lq_rlog_cut(struct lq_rlog *log, uint64_t index)
     lq_segment_cut(segment, index, position, lq_rlog_term_at(log, index - 1));
     log->next_offset = entry.base_offset;
     log->generation++;
+    lq_rlog_drop_rot(log, 0, index - 1);
     memset(log->hints, 0, sizeof log->hints);
     if (on_disk || log->cut_step != LQ_CUT_NONE) {
         cut_on_disk(log, index, position, segment->first);

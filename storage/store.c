@@ -119,8 +119,8 @@ struct lq_rlog *lq_store_find(struct lq_store *store, uint64_t group)
 bool lq_store_idle(const struct lq_store *store)
 {
     const struct lq_rlog *log;
-    if (store->flushing || lq_background_busy(store) || !TAILQ_EMPTY(&store->reads) || !TAILQ_EMPTY(&store->failures) ||
-        !TAILQ_EMPTY(&store->background_logs)) {
+    if (store->flushing || lq_background_busy(store) || lq_scrub_busy(store) || !TAILQ_EMPTY(&store->reads) ||
+        !TAILQ_EMPTY(&store->failures) || !TAILQ_EMPTY(&store->background_logs)) {
         return false;
     }
     TAILQ_FOREACH(log, &store->dirty, dirty_link)
@@ -293,6 +293,7 @@ lightq_status lq_store_take_options(struct lq_store *store, const struct lq_stor
     own->index_stride = own->index_stride != 0 ? own->index_stride : LQ_INDEX_STRIDE_DEFAULT;
     own->sync_files_max = own->sync_files_max != 0 ? own->sync_files_max : LQ_SYNC_FILES_DEFAULT;
     own->journal_payload_max = own->journal_payload_max != 0 ? own->journal_payload_max : LQ_JOURNAL_PAYLOAD_DEFAULT;
+    own->scrub_interval_ms = own->scrub_interval_ms != 0 ? own->scrub_interval_ms : LQ_SCRUB_INTERVAL_MS_DEFAULT;
     store->cache.bytes_max = own->cache_bytes;
     return LIGHTQ_OK;
 }
@@ -317,7 +318,9 @@ struct lq_store *lq_store_new(struct lq_io *io, struct lq_clock *clock)
     store->flushes[0] = lq_flush_new(store);
     store->flushes[1] = lq_flush_new(store);
     store->background = lq_background_new(store);
-    if (store->flushes[0] == NULL || store->flushes[1] == NULL || store->background == NULL) {
+    store->scrub = lq_scrub_new(store);
+    if (store->flushes[0] == NULL || store->flushes[1] == NULL || store->background == NULL || store->scrub == NULL) {
+        lq_scrub_free(store->scrub, false);
         lq_flush_free(store->flushes[0]);
         lq_flush_free(store->flushes[1]);
         lq_background_free(store->background);
@@ -340,6 +343,7 @@ void lq_store_free(struct lq_store *store, bool abandon)
     lq_flush_free(store->flushes[0]);
     lq_flush_free(store->flushes[1]);
     lq_background_free(store->background);
+    lq_scrub_free(store->scrub, abandon);
     while (store->log_count > 0) {
         struct lq_rlog *log = store->logs[store->log_count - 1];
         lq_rlog_unregister(log);
@@ -372,7 +376,8 @@ void lq_store_free(struct lq_store *store, bool abandon)
 /* The only place that ends a store's life (but for abandon): nothing is in flight any more. */
 void lq_store_maybe_closed(struct lq_store *store)
 {
-    if (!store->closing || store->flushing || lq_background_busy(store) || !TAILQ_EMPTY(&store->reads)) {
+    if (!store->closing || store->flushing || lq_background_busy(store) || lq_scrub_busy(store) ||
+        !TAILQ_EMPTY(&store->reads)) {
         return;
     }
     if (!store->close_final) {

@@ -37,6 +37,8 @@ struct lq_store_options {
     uint64_t index_stride;        /* bytes between sparse index points; 0: 64 KiB */
     unsigned sync_files_max;      /* up to this many dirty segments are synced one by one, above it the journal; 0: 2 */
     uint64_t journal_payload_max; /* mean bytes a dirty group above which segments are synced instead; 0: 64 KiB */
+    uint64_t scrub_bytes_per_second; /* read in search of rot, at most; 0: none is searched for */
+    uint64_t scrub_interval_ms;      /* from the begin of one search to that of the next, at least; 0: 7 days */
 };
 
 /* Reads the journals and all logs, merges, judges torn tails and damage. Blocking. The store is returned also when some
@@ -69,7 +71,8 @@ lightq_status lq_store_space(struct lq_store *store, struct lq_store_space *spac
 
 struct lq_store_counters {
     uint64_t flushes, segment_syncs, journal_syncs, bytes_written, journal_bytes_written, entries_appended, cache_bytes,
-        cache_hits, cache_misses, oldest_pending_us; /* oldest_pending_us: 0 when nothing waits */
+        cache_hits, cache_misses, oldest_pending_us;  /* oldest_pending_us: 0 when nothing waits */
+    uint64_t scrub_bytes, scrub_passes, scrub_errors; /* searched for rot; whole searches; files found bad */
 };
 void lq_store_count_up(const struct lq_store *store, struct lq_store_counters *counters);
 
@@ -105,6 +108,11 @@ void lq_rlog_set_events(struct lq_rlog *log, const struct lq_rlog_events *events
 enum lq_rlog_health lq_rlog_health(const struct lq_rlog *log);
 /* Why it is not healthy; "" when it is. */
 const char *lq_rlog_health_text(const struct lq_rlog *log);
+/* What the search for rot found in files that nobody may have read since: entries, or the checkpoint that the log
+ * begins with, are not as they were written (ECORRUPT), or cannot be read (EIO), and have been looked at twice. NULL:
+ * nothing. *@index: of the first entry concerned. The log goes on, for the others may not do without it; it should not
+ * lead, and is to be rebuilt when they can. */
+const struct lq_err *lq_rlog_rot(const struct lq_rlog *log, uint64_t *index);
 uint64_t lq_rlog_group(const struct lq_rlog *log);
 uint32_t lq_rlog_incarnation(const struct lq_rlog *log);
 

@@ -4,7 +4,8 @@
  *   flusher.c     the flush: when, and what is told   flush_job.c   the flush's program of disk operations
  *   background.c  syncs, seals, checkpoints, removals read.c        reads from disk
  *   retain.c      checkpoints, trim, install          recover.c     judging a log at start; heal.c repairs it
- *   replay.c      reading the journal at start        cache.c segment.c index.c checkpoint.c journal.c disk.c
+ *   replay.c      reading the journal at start        scrub.c       searching for rot
+ *   cache.c segment.c index.c checkpoint.c journal.c disk.c
  *
  * One loop thread. The states of a log on disk and who may change them are in docs/adr/0004. */
 #ifndef LQ_STORAGE_STORE_PRIVATE_H
@@ -29,6 +30,7 @@
 #define LQ_INDEX_STRIDE_DEFAULT        (64u * 1024)
 #define LQ_SYNC_FILES_DEFAULT          2u
 #define LQ_JOURNAL_PAYLOAD_DEFAULT     (64u * 1024)
+#define LQ_SCRUB_INTERVAL_MS_DEFAULT   (7ull * 24 * 3600 * 1000)
 #define LQ_WATERMARK_FLUSHES_MAX       64             /* flushes until durable watermarks reach the journal */
 #define LQ_WATERMARK_US_MAX            (1000u * 1000) /* the same in time */
 #define LQ_CHANGES_KEPT_MAX            (16u * 16u)    /* LQ_SERVERS_MAX squared: configuration entries kept in memory */
@@ -75,6 +77,8 @@ struct lq_rlog {
     char *dir;
     enum lq_rlog_health health;
     struct lq_err *reason; /* NULL while healthy */
+    struct lq_err *rot;    /* NULL: none found */
+    uint64_t rot_index;
     const struct lq_rlog_events *events;
     void *owner;
 
@@ -161,6 +165,7 @@ TAILQ_HEAD(lq_segment_list, lq_segment);
 
 struct lq_flush;
 struct lq_background;
+struct lq_scrub;
 struct lq_read_op;
 TAILQ_HEAD(lq_read_list, lq_read_op);
 
@@ -189,6 +194,7 @@ struct lq_store {
     struct lq_flush *starved; /* of flushes: its job waits for space, and goes on with op_next */
     uint64_t starved_until_us;
     struct lq_background *background;
+    struct lq_scrub *scrub;
     struct lq_read_list reads;
     unsigned flushes_since_frame;
     uint64_t watermark_since_us; /* when the first of watermarks joined */
@@ -232,6 +238,10 @@ void lq_rlog_drop_first_change(struct lq_rlog *log);
 /* The log is finished: EIO, ENOSPC. Told later. */
 void lq_rlog_fail(struct lq_rlog *log, lightq_status status, const struct lq_err *err);
 void lq_rlog_set_health(struct lq_rlog *log, enum lq_rlog_health health, const struct lq_err *reason);
+/* See lq_rlog_rot. */
+void lq_rlog_set_rot(struct lq_rlog *log, uint64_t index, const struct lq_err *what);
+/* What was found outside [@first, @last] is gone. */
+void lq_rlog_drop_rot(struct lq_rlog *log, uint64_t first, uint64_t last);
 /* Something waits for the next flush. */
 void lq_rlog_mark_dirty(struct lq_rlog *log);
 /* durable differs from what the journal says. */
@@ -284,9 +294,22 @@ void lq_rlog_settle_need(struct lq_rlog *log);
 /* The lowest journal number that is still needed by entries of @log. */
 uint64_t lq_rlog_need(const struct lq_rlog *log);
 
+/* ---- scrub.c ---- */
+
+struct lq_scrub *lq_scrub_new(struct lq_store *store);
+/* @abandon: its file is not closed. */
+void lq_scrub_free(struct lq_scrub *scrub, bool abandon);
+bool lq_scrub_busy(const struct lq_store *store);
+/* Reads on, as far as time allows: called in every turn. */
+void lq_scrub_run(struct lq_store *store);
+
 /* ---- retain.c, read.c ---- */
 
 void lq_checkpoint_file_deinit(struct lq_checkpoint_file *file);
+/* The checkpoint with this number; NULL when there is none. */
+struct lq_checkpoint_file *lq_rlog_checkpoint_at(const struct lq_rlog *log, uint64_t next_index);
+/* A checkpoint that does not read well: out of the list, and its name says so, so that it is not tried again. */
+void lq_rlog_set_checkpoint_aside(struct lq_rlog *log, struct lq_checkpoint_file *file, const struct lq_err *reason);
 void lq_read_abandon_all(struct lq_store *store);
 
 /* ---- store.c ---- */

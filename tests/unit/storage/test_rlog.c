@@ -257,6 +257,45 @@ static void test_rlog_cut_into_sealed_segments_removes_later_ones(void **state)
     check_log(f, log);
 }
 
+/* A second cut, into an older segment, while the first is being carried out: the older segment's index must be gone
+ * before its entries are, wherever the power goes, or it would promise entries that were cut. */
+static void test_rlog_cut_overtaken_by_an_earlier_one_leaves_no_index_behind(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t n = 1;; n++) {
+        assert_int_equal(lq_io_mem_remove(f->mem, ""), LIGHTQ_OK);
+        struct lq_rlog *log = open_small(f, NULL);
+        assert_int_equal(append(log, 60, 1, 200), LIGHTQ_OK);
+        fixture_settle(f);
+        assert_int_equal(lq_rlog_cut(log, 45), LIGHTQ_OK);
+        lq_store_flush(f->store);
+        assert_true(lq_io_mem_run_one(f->mem)); /* it has begun: its files are next */
+        assert_true(lq_io_mem_pending(f->mem) > 0);
+        assert_int_equal(lq_rlog_cut(log, 5), LIGHTQ_OK);
+        lq_io_mem_crash_after(f->mem, n);
+        for (unsigned i = 0; i < 50 && !lq_io_mem_crashed(f->mem); i++) {
+            lq_store_flush(f->store);
+            (void)lq_io_mem_run_one(f->mem);
+        }
+        bool came = lq_io_mem_crashed(f->mem);
+
+        fixture_crash(f, LQ_IO_MEM_KEEP, 0);
+        fixture_open(f);
+
+        log = lq_store_find(f->store, 7);
+        if (lq_rlog_health(log) != LQ_RLOG_HEALTHY) {
+            fail_msg("power cut at change %d: %s", (int)n, lq_rlog_health_text(log));
+        }
+        assert_true(lq_rlog_last(log) >= 4);
+        check_log(f, log);
+        fixture_close(f);
+        if (!came) {
+            assert_true(n > 5);
+            break;
+        }
+    }
+}
+
 static void test_rlog_runs_and_changes_follow_appends_and_cuts(void **state)
 {
     struct fixture *f = *state;
@@ -588,6 +627,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_rlog_cut_of_what_was_never_flushed_touches_no_disk, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_rlog_cut_into_sealed_segments_removes_later_ones, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_rlog_cut_overtaken_by_an_earlier_one_leaves_no_index_behind, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_rlog_runs_and_changes_follow_appends_and_cuts, fixture_setup,
                                         fixture_teardown),
