@@ -261,6 +261,11 @@ uint64_t lq_catalog_next_group(const struct lq_catalog *catalog)
     return catalog->next_group;
 }
 
+uint32_t lq_catalog_next_admission(const struct lq_catalog *catalog)
+{
+    return catalog->meta_next_incarnation;
+}
+
 size_t lq_catalog_node_count(const struct lq_catalog *catalog)
 {
     return catalog->node_count;

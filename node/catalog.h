@@ -83,6 +83,8 @@ uint64_t lq_catalog_version(const struct lq_catalog *catalog);
 uint64_t lq_catalog_applied(const struct lq_catalog *catalog);
 struct lq_id lq_catalog_cluster(const struct lq_catalog *catalog);
 uint64_t lq_catalog_next_group(const struct lq_catalog *catalog);
+/* The incarnation that the next replica of the meta group gets: none of the directories let in so far has it. */
+uint32_t lq_catalog_next_admission(const struct lq_catalog *catalog);
 
 size_t lq_catalog_node_count(const struct lq_catalog *catalog);
 const struct lq_catalog_node *lq_catalog_node_at(const struct lq_catalog *catalog, size_t i); /* by id */

@@ -216,6 +216,7 @@ static void renew_meta_group(struct lq_meta *meta, uint32_t incarnation)
     meta->leading = false;
     meta->leader = 0;
     meta->servers.count = 0;
+    meta->seen_self = false; /* the catalog begins anew, and says nothing of us for a while */
     status = open_meta_group(meta, &err);
     if (status != LIGHTQ_OK) {
         lq_log(ERROR, "the meta group's replica cannot be made", "status", lightq_status_name(status), "why", err.text);
@@ -275,6 +276,7 @@ static void on_info(struct lq_meta *meta, uint32_t node, const struct lq_letter_
 {
     const struct lq_identity *identity = meta->options.identity;
     if (info->state == LQ_IDENTITY_MEMBER) {
+        lq_peers_meet(meta, &info->card);
         return;
     }
     lq_peers_welcome(meta, &info->card);
@@ -349,10 +351,15 @@ static void on_renew(struct lq_meta *meta, const struct lq_letter_retire *renew)
     }
 }
 
-/* Who is not in the catalog may only say who it is, and ask to be taken in. */
-static bool may_say(const struct lq_meta *meta, uint32_t node, enum lq_letter_kind kind)
+/* Who is not in the catalog may only say who it is, and ask to be taken in. Who was let in since the catalog here was
+ * written may also say what helps it to be read on (docs/adr/0010-behind-the-catalog.md). */
+static bool may_say(struct lq_meta *meta, uint32_t node, enum lq_letter_kind kind)
 {
     const struct lq_catalog_node *known = lq_catalog_node(meta->catalog, node);
+    const struct lq_peer *peer = lq_peers_find(meta, node);
+    if (peer != NULL && peer->is_later) {
+        return kind == LQ_LETTER_INFO || kind == LQ_LETTER_REPORT || kind == LQ_LETTER_REPLY || kind == LQ_LETTER_RENEW;
+    }
     return kind == LQ_LETTER_INFO || kind == LQ_LETTER_JOIN || !lq_meta_knows_nodes(meta) ||
            (known != NULL && known->state == LQ_NODE_ACTIVE);
 }
@@ -443,7 +450,7 @@ static void check_self(struct lq_meta *meta)
     } else if (meta->seen_self && !meta->expelled) {
         struct lq_err err;
         meta->expelled = true;
-        (void)lq_err_set(&err, LIGHTQ_EIDENTITY,
+        (void)lq_err_set(&err, LIGHTQ_EREPLACED,
                          "node %" PRIu32 " was replaced: this data directory is no longer part of the cluster. Move "
                          "it away, and start with an empty one",
                          lq_meta_self(meta));
@@ -487,41 +494,6 @@ static void check_ready(struct lq_meta *meta)
         meta->ready = true;
         meta->events.ready(meta->owner);
     }
-}
-
-lightq_status lq_meta_check_peer(const struct lq_meta *meta, const struct lq_hello *hello, struct lq_err *err)
-{
-    const struct lq_catalog_node *node = lq_catalog_node(meta->catalog, hello->node);
-    bool is_blank = lq_id_is_zero(&hello->cluster);
-    if (!lq_meta_knows_nodes(meta)) {
-        const struct lq_founder *founder = lq_founder_find(&meta->options.identity->proposal.founders, hello->node);
-        bool other = meta->options.identity->founder && founder != NULL && !lq_id_equal(&founder->uuid, &hello->uuid);
-        return other ? lq_err_set(err, LIGHTQ_EIDENTITY,
-                                  "node %" PRIu32 " founded this cluster with another data directory", hello->node)
-                     : LIGHTQ_OK; /* a joining node knows nobody yet */
-    }
-    if (node == NULL) {
-        return is_blank
-                   ? LIGHTQ_OK
-                   : lq_err_set(err, LIGHTQ_EIDENTITY, "node %" PRIu32 " is not part of this cluster", hello->node);
-    }
-    bool same = lq_id_equal(&node->uuid, &hello->uuid);
-    if (node->state == LQ_NODE_ACTIVE && same) {
-        return LIGHTQ_OK;
-    }
-    if (node->state != LQ_NODE_ACTIVE && is_blank && !same) {
-        return LIGHTQ_OK; /* an empty directory may take a place that is free */
-    }
-    if (node->state != LQ_NODE_ACTIVE) {
-        return lq_err_set(err, LIGHTQ_EIDENTITY,
-                          "node %" PRIu32 " was replaced: its old data directory is no longer part of the cluster. "
-                          "Move it away, and start with an empty one",
-                          hello->node);
-    }
-    return lq_err_set(err, LIGHTQ_EIDENTITY,
-                      "node %" PRIu32 " is known with another data directory; if that one is lost for good, say: "
-                      "lightq node replace %" PRIu32 " %" PRIu32,
-                      hello->node, hello->node, hello->node);
 }
 
 /* ---- turn and tick ---- */

@@ -45,7 +45,8 @@ struct lq_meta_events {
     void (*ready)(void *owner);
     /* The catalog changed (topics or nodes). May be NULL. */
     void (*catalog_changed)(void *owner);
-    /* This data directory is no longer the cluster's node: it was replaced. The process must end; @err says why. */
+    /* This data directory is no longer the cluster's node: it was replaced (EREPLACED). The process must end; @err says
+     * why. Once. */
     void (*expelled)(void *owner, const struct lq_err *err);
 };
 
@@ -89,10 +90,13 @@ bool lq_meta_needs_turn(const struct lq_meta *meta);
 uint64_t lq_meta_deadline_us(struct lq_meta *meta); /* monotonic; UINT64_MAX: none */
 void lq_meta_tick(struct lq_meta *meta);
 
-/* For the transport's identify: OK | EIDENTITY: not the data directory that the catalog has for that id; @err says what
- * to do. A node the catalog does not know is OK while it belongs to no cluster: it may be about to join. */
-lightq_status lq_meta_check_peer(const struct lq_meta *meta, const struct lq_hello *hello,
-                                 struct lq_err *err) LQ_MUST_CHECK;
+/* For the transport's identify: OK | EIDENTITY: not the data directory that the catalog has for that id | EREPLACED: it
+ * was that node's, until it was replaced | ENOMEM; @err says what to do. A node the catalog does not know is OK while
+ * it belongs to no cluster: it may be about to join. A directory that was let in after what the catalog here knows is
+ * OK, and confined to the meta group until the catalog names it. */
+lightq_status lq_meta_check_peer(struct lq_meta *meta, const struct lq_hello *hello, struct lq_err *err) LQ_MUST_CHECK;
+/* For the transport's replaced: @node says that this data directory was replaced, which is for good. Tells expelled. */
+void lq_meta_replaced(struct lq_meta *meta, uint32_t node);
 
 /* ---- reading ---- */
 

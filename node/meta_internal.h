@@ -1,5 +1,5 @@
 /* node/meta_internal.h - what the files of the node's part in the cluster share: meta.c (life, the meta group's
- * machine, letters), peers.c (other nodes, and who leads what), requests.c
+ * machine, letters), peers.c (other nodes, and who leads what), admission.c (which directory is which node), requests.c
  * (changes asked for on this node), neighbours.c (the other shards of this node), controller.c (changes executed while
  * this node leads the meta group), replicas.c (partitions that are here), members.c (servers of the groups led here)
  * and inspect.c (looking at replicas elsewhere). Nobody else includes it.
@@ -26,6 +26,10 @@ struct lq_peer {
     bool joining;  /* it asked to be taken in, and is answered soon */
     bool is_guest; /* the catalog does not have it (yet): told to the transport until then */
     bool full_report_due;
+    /* A guest whose directory was let in after what the catalog here knows: admission.c. */
+    bool is_later;
+    uint32_t later_admission;
+    struct lq_id later_uuid;
     uint64_t heard_us; /* its last report; 0: never */
     uint64_t guest_until_us;
     uint64_t version; /* of its catalog, by its last report */
@@ -62,11 +66,21 @@ void lq_peers_link_changed(struct lq_meta *meta, uint32_t node, bool up);
 void lq_peers_tell(struct lq_meta *meta);
 /* A node without a cluster is here: it can be answered for a while. */
 void lq_peers_welcome(struct lq_meta *meta, const struct lq_node_card *card);
+/* A member says where it is: of use when the catalog here does not know it yet. */
+void lq_peers_meet(struct lq_meta *meta, const struct lq_node_card *card);
+void lq_peers_keep_guest(const struct lq_meta *meta, struct lq_peer *peer);
 void lq_peers_on_report(struct lq_meta *meta, uint32_t node, const struct lq_letter_report *report);
 /* Reports of this node to the others; forgets guests. */
 void lq_peers_tick(struct lq_meta *meta);
 void lq_peers_report_now(struct lq_meta *meta);
 void lq_peers_deinit(struct lq_meta *meta);
+
+/* ---- admission.c ---- */
+
+/* Whether @peer was let in after what the catalog knows, still. */
+bool lq_admission_is_ahead(const struct lq_meta *meta, const struct lq_peer *peer);
+/* No longer: what the catalog says of @node, the same one, holds. */
+void lq_admission_settle(struct lq_meta *meta, struct lq_peer *peer, const struct lq_catalog_node *node);
 
 /* ---- requests.c ---- */
 

@@ -73,6 +73,12 @@ void lq_peers_link_changed(struct lq_meta *meta, uint32_t node, bool up)
     if (!up) {
         peer->draining = false; /* it ends, and comes back anew */
     }
+    if (up) { /* it may not know yet who we are, and where */
+        struct lq_letter letter = {.kind = LQ_LETTER_INFO,
+                                   .info = {.state = LQ_IDENTITY_MEMBER, .cluster = meta->options.identity->cluster}};
+        lq_meta_card(meta, &letter.info.card);
+        lq_letter_send(meta->options.link, node, &letter);
+    }
     bool is_stranger = !peer->is_guest && lq_meta_knows_nodes(meta) && lq_catalog_node(meta->catalog, node) == NULL;
     if (!up && is_stranger) {
         *peer = meta->peers.at[--meta->peers.count];
@@ -103,7 +109,7 @@ static void tell_founders(struct lq_meta *meta)
     for (uint32_t i = 0; i < founders->count; i++) {
         const struct lq_founder *founder = &founders->at[i];
         struct lq_peer *peer = lq_peers_note(meta, founder->node);
-        if (peer != NULL) {
+        if (peer != NULL && !peer->is_later) {
             const struct lq_catalog_node node = {.id = founder->node,
                                                  .state = LQ_NODE_ACTIVE,
                                                  .uuid = founder->uuid,
@@ -126,6 +132,12 @@ void lq_peers_tell(struct lq_meta *meta)
     for (size_t i = 0; i < lq_catalog_node_count(meta->catalog); i++) {
         const struct lq_catalog_node *node = lq_catalog_node_at(meta->catalog, i);
         struct lq_peer *peer = lq_peers_note(meta, node->id);
+        if (peer != NULL && peer->is_later) {
+            if (lq_admission_is_ahead(meta, peer)) {
+                continue;
+            }
+            lq_admission_settle(meta, peer, node);
+        }
         if (peer == NULL || (peer->is_guest && node->state != LQ_NODE_ACTIVE)) {
             continue; /* a guest that the catalog awaits is spoken with until it is in */
         }
@@ -156,21 +168,45 @@ void lq_peers_welcome(struct lq_meta *meta, const struct lq_node_card *card)
                                              .peer = card->peer,
                                              .shards = card->shards};
         peer->is_guest = true;
-        peer->guest_until_us = lq_meta_now_us(meta) + GUEST_MS * LQ_MICROS_PER_MILLI;
+        lq_peers_keep_guest(meta, peer);
         tell(meta, peer, &node);
     }
+}
+
+void lq_peers_meet(struct lq_meta *meta, const struct lq_node_card *card)
+{
+    struct lq_peer *peer = lq_peers_find(meta, card->node);
+    if (peer != NULL && peer->is_later && lq_id_equal(&peer->later_uuid, &card->uuid)) {
+        const struct lq_catalog_node node = {.id = card->node,
+                                             .state = LQ_NODE_ACTIVE,
+                                             .uuid = card->uuid,
+                                             .boot = card->boot,
+                                             .client = card->client,
+                                             .peer = card->peer,
+                                             .shards = card->shards};
+        lq_peers_keep_guest(meta, peer);
+        tell(meta, peer, &node);
+    }
+}
+
+void lq_peers_keep_guest(const struct lq_meta *meta, struct lq_peer *peer)
+{
+    peer->guest_until_us = lq_meta_now_us(meta) + GUEST_MS * LQ_MICROS_PER_MILLI;
 }
 
 static void forget_guests(struct lq_meta *meta)
 {
     for (unsigned i = 0; i < meta->peers.count; i++) {
         struct lq_peer *peer = &meta->peers.at[i];
+        if (peer->is_later && (peer->connected || lq_peers_up(meta, peer->node))) {
+            lq_peers_keep_guest(meta, peer);
+        }
         if (!peer->is_guest || lq_meta_now_us(meta) < peer->guest_until_us) {
             continue;
         }
         const struct lq_catalog_node *there = lq_catalog_node(meta->catalog, peer->node);
         const struct lq_catalog_node gone = {.id = peer->node, .state = LQ_NODE_GONE};
-        peer->is_guest = false;
+        peer->is_guest = peer->is_later = false;
         tell(meta, peer, there != NULL ? there : &gone);
         if (there == NULL) {
             *peer = meta->peers.at[--meta->peers.count];

@@ -205,7 +205,7 @@ static uint32_t anybody(struct lq_meta *meta)
 {
     for (unsigned i = 0; i < meta->peers.count; i++) {
         const struct lq_peer *peer = &meta->peers.at[(meta->requests.round_robin + i) % meta->peers.count];
-        if (peer->connected && !peer->is_guest) {
+        if (peer->connected && (!peer->is_guest || peer->is_later)) {
             meta->requests.round_robin = (meta->requests.round_robin + i + 1) % meta->peers.count;
             return peer->node;
         }

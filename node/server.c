@@ -159,6 +159,15 @@ static lightq_status on_identify(void *owner, const struct lq_hello *hello, stru
     return lq_err_set(err, LIGHTQ_ENOTREADY, "this node is starting or ending");
 }
 
+static void on_replaced(void *owner, uint32_t node, const char *sentence)
+{
+    struct lq_process *process = owner;
+    (void)sentence;
+    if (process->shard.meta != NULL) {
+        lq_meta_replaced(process->shard.meta, node);
+    }
+}
+
 /* Another node does not believe that we are who we say. */
 static void on_rejected(void *owner, uint32_t node, lightq_status status, const char *sentence)
 {
@@ -181,6 +190,7 @@ static lightq_status open_peer_port(struct lq_process *process, struct lq_err *e
         .node = (uint32_t)options->node_id,
         .uuid = process->identity.uuid,
         .cluster = process->identity.cluster,
+        .admission = process->identity.meta_incarnation,
         .boot_count = process->identity.boot + 1, /* of this start: counted when nothing can be refused any more */
         .boot_nonce = lq_clock_random_u64(process->clock),
         .shard = 0,
@@ -191,6 +201,7 @@ static lightq_status open_peer_port(struct lq_process *process, struct lq_err *e
         .link_owner = process,
         .identify = on_identify,
         .rejected = on_rejected,
+        .replaced = on_replaced,
         .owner = process,
     };
     lightq_status status = lq_transport_new(&transport, &shard->loop, process->clock, &shard->transport, err);
@@ -539,6 +550,7 @@ static void become_member(struct lq_process *process)
     process->formed = false;
     lq_forming_free(process->shard.forming);
     process->shard.forming = NULL;
+    lq_transport_set_admission(process->shard.transport, process->identity.meta_incarnation);
     lq_transport_set_cluster(process->shard.transport, &process->identity.cluster);
     if (begin_joining(process, &err) != LIGHTQ_OK) {
         fail(process, &err);

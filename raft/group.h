@@ -322,6 +322,7 @@ struct lq_host_peer {
     struct lq_host_peer *gather_next;
     struct lq_node_status status;
     bool status_known;
+    bool confined; /* to group 0 */
 };
 
 struct lq_host {

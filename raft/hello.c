@@ -22,6 +22,7 @@ enum {
     AT_BOOT_NONCE = 72,
     AT_TEXT_SIZE = 80,
     AT_TEXT = LQ_HELLO_FIXED_BYTES,
+    ADMISSION_BYTES = 4,
 };
 enum { FLAG_PROBE = 1 };
 
@@ -47,7 +48,11 @@ uint32_t lq_hello_put(uint8_t *at, const struct lq_hello *hello)
     lq_put_u64(at + AT_BOOT_NONCE, hello->boot_nonce);
     lq_put_u16(at + AT_TEXT_SIZE, (uint16_t)text_size);
     memcpy(at + AT_TEXT, hello->text, text_size);
-    return (uint32_t)(AT_TEXT + text_size);
+    if (hello->admission == 0) {
+        return (uint32_t)(AT_TEXT + text_size);
+    }
+    lq_put_u32(at + AT_TEXT + text_size, hello->admission);
+    return (uint32_t)(AT_TEXT + text_size + ADMISSION_BYTES);
 }
 
 /* What is the same in every version: without it nothing else can be said. */
@@ -111,7 +116,11 @@ lightq_status lq_hello_get(const uint8_t *at, size_t size, enum lq_hello_kind ki
                                .boot_nonce = lq_get_u64(at + AT_BOOT_NONCE)};
     memcpy(hello->cluster.bytes, at + AT_CLUSTER, sizeof hello->cluster.bytes);
     memcpy(hello->uuid.bytes, at + AT_UUID, sizeof hello->uuid.bytes);
-    memcpy(hello->text, at + AT_TEXT, lq_get_u16(at + AT_TEXT_SIZE));
+    uint16_t text_size = lq_get_u16(at + AT_TEXT_SIZE);
+    memcpy(hello->text, at + AT_TEXT, text_size);
+    if (size - AT_TEXT - text_size >= ADMISSION_BYTES) {
+        hello->admission = lq_get_u32(at + AT_TEXT + text_size);
+    }
     if (hello->version_min > LQ_PEER_VERSION_MAX || hello->version_max < LQ_PEER_VERSION_MIN) {
         return LIGHTQ_OK; /* its fields may mean something else: lq_hello_judge says EVERSION */
     }
@@ -181,9 +190,14 @@ uint8_t lq_hello_version(const struct lq_hello *self, const struct lq_hello *oth
     return other->version_max < self->version_max ? other->version_max : self->version_max;
 }
 
+bool lq_hello_is_another(const struct lq_hello_seen *seen, const struct lq_hello *other)
+{
+    return seen->uuid_known && !lq_id_equal(&seen->uuid, &other->uuid);
+}
+
 lightq_status lq_hello_compare(const struct lq_hello_seen *seen, const struct lq_hello *other, struct lq_err *err)
 {
-    if (seen->uuid_known && !lq_id_equal(&seen->uuid, &other->uuid)) {
+    if (lq_hello_is_another(seen, other)) {
         char theirs[LQ_ID_TEXT_BYTES], known[LQ_ID_TEXT_BYTES];
         lq_id_format(&other->uuid, theirs);
         lq_id_format(&seen->uuid, known);

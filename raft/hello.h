@@ -22,8 +22,12 @@
  *     80  text_size     u16
  *     82  zero          6 bytes
  *     88  text          an answer that refuses: why, and what to do about it
+ *      -  admission     u32       behind the text, left out when it is 0: of the sender's data directory
  *
- * Later versions may add bytes behind the text: they are not looked at, so that the version range always reads. */
+ * The admission is how late the directory was let into its cluster: the incarnation of its replica of the meta group.
+ * These count up over the whole cluster, so of two directories that were the same node the later has the higher one.
+ *
+ * Later versions may add bytes behind that: they are not looked at, so that the version range always reads. */
 #ifndef LQ_RAFT_HELLO_H
 #define LQ_RAFT_HELLO_H
 
@@ -51,10 +55,11 @@ struct lq_hello {
     uint32_t node, to;
     struct lq_id cluster, uuid;
     uint64_t boot_count, boot_nonce;
+    uint32_t admission; /* 0: belongs to no cluster, or does not say */
     char text[LQ_ERR_TEXT_BYTES]; /* "" but in an answer that refuses */
 };
 
-_Static_assert(LQ_HELLO_FIXED_BYTES + LQ_ERR_TEXT_BYTES <= LQ_HELLO_BYTES_MAX, "a hello fits");
+_Static_assert(LQ_HELLO_FIXED_BYTES + LQ_ERR_TEXT_BYTES + 4 <= LQ_HELLO_BYTES_MAX, "a hello fits");
 
 /* Writes @hello to @at, which has LQ_HELLO_BYTES_MAX bytes, and returns its size. */
 uint32_t lq_hello_put(uint8_t *at, const struct lq_hello *hello);
@@ -82,6 +87,8 @@ struct lq_hello_seen {
     uint64_t boot_count, boot_nonce;
 };
 
+/* Whether @other comes from another data directory than the one @seen. */
+bool lq_hello_is_another(const struct lq_hello_seen *seen, const struct lq_hello *other);
 /* Whether @other can be the node that was @seen. OK | EIDENTITY: another uuid, a lower boot count (restored from a
  * copy), or another nonce of the same boot count (two copies of one directory). */
 lightq_status lq_hello_compare(const struct lq_hello_seen *seen, const struct lq_hello *other,

@@ -32,11 +32,37 @@ void lq_host_now(struct lq_host *host)
 
 /* ---- what the link gives ---- */
 
+bool lq_host_is_confined(const struct lq_host *host, uint32_t node)
+{
+    const struct lq_host_peer *peer = lq_host_find_peer(host, node);
+    return peer != NULL && peer->confined;
+}
+
+/* True: it is dropped. */
+static bool is_beyond(struct lq_host *host, bool confined, uint64_t group)
+{
+    host->counters.messages_refused += confined && group != 0;
+    return confined && group != 0;
+}
+
+lightq_status lq_host_confine(struct lq_host *host, uint32_t node, bool confined)
+{
+    struct lq_host_peer *peer = lq_host_find_peer(host, node);
+    if (peer == NULL && confined) {
+        peer = lq_host_get_peer(host, node);
+    }
+    if (peer != NULL) {
+        peer->confined = confined;
+    }
+    return peer != NULL || !confined ? LIGHTQ_OK : LIGHTQ_ENOMEM;
+}
+
 static lightq_status on_heartbeats(struct lq_host *host, uint32_t node, const struct lq_frame_in *frame)
 {
     struct lq_heartbeats heartbeats;
     struct lq_err err;
     struct lq_group *group;
+    bool confined = lq_host_is_confined(host, node);
     lightq_status status = lq_rpc_decode_heartbeats(frame, node, host->node, &heartbeats, &err);
     if (status != LIGHTQ_OK) {
         return status;
@@ -44,6 +70,9 @@ static lightq_status on_heartbeats(struct lq_host *host, uint32_t node, const st
     for (uint32_t i = 0; i < heartbeats.beat_count; i++) {
         struct lq_heartbeat beat;
         lq_heartbeats_beat(&heartbeats, i, &beat);
+        if (is_beyond(host, confined, beat.group)) {
+            continue;
+        }
         HASH_FIND(hh, host->groups, &beat.group, sizeof beat.group, group);
         if (group != NULL) {
             lq_group_receive_beat(group, &beat);
@@ -54,6 +83,9 @@ static lightq_status on_heartbeats(struct lq_host *host, uint32_t node, const st
     for (uint32_t i = 0; i < heartbeats.result_count; i++) {
         struct lq_heartbeat_result result;
         lq_heartbeats_result(&heartbeats, i, &result);
+        if (is_beyond(host, confined, result.group)) {
+            continue;
+        }
         HASH_FIND(hh, host->groups, &result.group, sizeof result.group, group);
         if (group != NULL) {
             lq_group_receive_result(group, &result);
@@ -91,6 +123,9 @@ static lightq_status on_group_frame(struct lq_host *host, uint32_t node, const s
     if (status != LIGHTQ_OK) {
         lq_log(WARN, "a peer sent what is not a message", "node", node, "why", err.text);
         return status;
+    }
+    if (is_beyond(host, lq_host_is_confined(host, node), rpc.group)) {
+        return LIGHTQ_OK;
     }
     HASH_FIND(hh, host->groups, &rpc.group, sizeof rpc.group, group);
     if (group != NULL) {

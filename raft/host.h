@@ -121,6 +121,11 @@ struct lq_host_counters {
 };
 void lq_host_count_up(const struct lq_host *host, struct lq_host_counters *counters);
 
+/* While @node is confined, only what it says of group 0 is taken; the rest is dropped and counted as refused. OK |
+ * ENOMEM: it is not confined, so do not talk with it. */
+lightq_status lq_host_confine(struct lq_host *host, uint32_t node, bool confined) LQ_MUST_CHECK;
+bool lq_host_is_confined(const struct lq_host *host, uint32_t node);
+
 /* Space as last reported by a node's heartbeat; 0 when not known. */
 uint64_t lq_host_free_bytes(const struct lq_host *host, uint32_t node);
 

@@ -145,6 +145,11 @@ void lq_transport_remove_peer(struct lq_transport *transport, uint32_t node)
     free(peer);
 }
 
+void lq_transport_set_admission(struct lq_transport *transport, uint32_t admission)
+{
+    transport->self.admission = admission;
+}
+
 void lq_transport_set_cluster(struct lq_transport *transport, const struct lq_id *cluster)
 {
     transport->self.cluster = *cluster;
@@ -368,6 +373,7 @@ static void take_options(struct lq_transport *transport, const struct lq_transpo
                                         .node = given->node,
                                         .cluster = given->cluster,
                                         .uuid = given->uuid,
+                                        .admission = given->admission,
                                         .boot_count = given->boot_count,
                                         .boot_nonce = given->boot_nonce};
 }

@@ -34,6 +34,7 @@ struct lq_transport_options {
     uint32_t node;
     struct lq_id uuid;
     struct lq_id cluster; /* zero: none yet; see lq_transport_set_cluster */
+    uint32_t admission;   /* see raft/hello.h; 0 while there is no cluster */
     uint64_t boot_count, boot_nonce;
     uint16_t shard, shards;
     unsigned hello_timeout_ms; /* 0: 5000: for a connection to be made and its hello to be there */
@@ -52,13 +53,17 @@ struct lq_transport_events {
     struct lq_link_events link;
     void *link_owner; /* what the link's events are given: the host */
     /* Decides about a node that says who it is: in a hello that came (kind ASK), or an answer to ours (kind ANSWER),
-     * after the transport's own rules. OK, or any status with a sentence in @err: refused. NULL: nodes given by
-     * lq_transport_set_peer are accepted, others refused. */
+     * after the transport's own rules. OK, or any status with a sentence in @err: refused. It alone decides about a
+     * node that comes with another uuid than was seen or given: when it says OK the connections with the other
+     * directory are closed. NULL: nodes given by lq_transport_set_peer are accepted, with that uuid, others refused. */
     lightq_status (*identify)(void *owner, const struct lq_hello *hello, struct lq_err *err);
     /* @node refuses us, or we refuse what answers at its address. EIDENTITY may mean that we are the wrong one. May be
      * NULL. @sentence borrowed. It is tried again as after any loss. */
     void (*rejected)(void *owner, uint32_t node, lightq_status status, const char *sentence);
-    void *owner; /* what identify and rejected are given: the node */
+    /* @node answers that our data directory was replaced (EREPLACED), so that it is of no use to go on. Before rejected.
+     * May be NULL. */
+    void (*replaced)(void *owner, uint32_t node, const char *sentence);
+    void *owner; /* what identify, rejected and replaced are given: the node */
 };
 
 struct lq_transport_counters {
@@ -110,6 +115,8 @@ void lq_transport_remove_peer(struct lq_transport *transport, uint32_t node);
 
 /* This node now belongs to @cluster: connections made while one side belonged to none are made anew. */
 void lq_transport_set_cluster(struct lq_transport *transport, const struct lq_id *cluster);
+/* What hellos say from now on (raft/hello.h); before lq_transport_set_cluster. */
+void lq_transport_set_admission(struct lq_transport *transport, uint32_t admission);
 
 /* Asks who is at an address. OK: @cb is called once, later, with OK and the answer, or with ECONNECT | ETIMEDOUT |
  * EPROTO | EVERSION | ECANCELED (closed) and a sentence; both borrowed. EINVAL | ENOMEM: it is not called. */

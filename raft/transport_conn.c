@@ -319,13 +319,14 @@ static lightq_status believe(struct lq_transport *transport, const struct lq_hel
         return status;
     }
     const struct peer *peer = lq_transport_find(transport, hello->node);
-    if (peer != NULL) {
+    bool judged = transport->events.identify != NULL; /* by who knows which directory is the right one */
+    if (peer != NULL && !(judged && lq_hello_is_another(&peer->seen, hello))) {
         status = lq_hello_compare(&peer->seen, hello, err);
         if (status != LIGHTQ_OK) {
             return status;
         }
     }
-    if (transport->events.identify != NULL) {
+    if (judged) {
         return transport->events.identify(transport->events.owner, hello, err);
     }
     if (peer == NULL) {
@@ -341,6 +342,10 @@ static void welcome(struct conn *conn, struct peer *peer, const struct lq_hello 
 {
     struct lq_transport *transport = conn->transport;
     struct conn *old = peer->in;
+    if (peer->out != NULL && lq_hello_is_another(&peer->seen, hello)) {
+        peer->redial = true;
+        lq_conn_close(peer->out); /* it goes to a directory that is not the node's any more */
+    }
     conn->peer = peer;
     conn->node = peer->node;
     peer->in = conn;
@@ -424,6 +429,10 @@ static void on_answer(struct conn *conn, const struct lq_hello *hello)
     struct lq_err err = {.status = LIGHTQ_OK};
     if (hello->status != LIGHTQ_OK) { /* it refuses us */
         transport->counters.rejections++;
+        bool ours = lq_id_equal(&hello->cluster, &transport->self.cluster) && !lq_id_is_zero(&hello->cluster);
+        if (hello->status == LIGHTQ_EREPLACED && ours && transport->events.replaced != NULL) {
+            transport->events.replaced(transport->events.owner, conn->node, hello->text);
+        }
         reject(conn, hello->status, hello->text);
         return;
     }
@@ -445,6 +454,9 @@ static void on_answer(struct conn *conn, const struct lq_hello *hello)
         return;
     }
     struct peer *peer = conn->peer;
+    if (peer->in != NULL && lq_hello_is_another(&peer->seen, hello)) {
+        lq_conn_close(peer->in);
+    }
     lq_hello_remember(&peer->seen, hello);
     peer->backoff_ms = 0;
     peer->told_gone = false;

@@ -14,6 +14,7 @@ enum {
     STEP_DELAY_MAX_US = 20,
     UP_DELAY_MAX_US = 20000,
     REFUSED_DELAY_MAX_US = 5000,
+    ADMIT_AGAIN_US = 200000,
 };
 
 enum kind { KIND_DELIVER, KIND_STEP, KIND_TURN, KIND_WAKE, KIND_UP, KIND_DOWN, KIND_PLANNED };
@@ -307,6 +308,11 @@ static void connection_up(struct sim *sim, unsigned a, unsigned b)
 {
     struct pair *pair = pair_of(sim, a, b);
     if (pair->up || !sim_is_up(&sim->nodes[a]) || !sim_is_up(&sim->nodes[b])) {
+        return;
+    }
+    if (sim->options.admit != NULL && (!sim->options.admit(&sim->nodes[a], &sim->nodes[b]) ||
+                                       !sim->options.admit(&sim->nodes[b], &sim->nodes[a]))) {
+        plan_up(sim, a, b, ADMIT_AGAIN_US);
         return;
     }
     pair->up = true;

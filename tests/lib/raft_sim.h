@@ -42,6 +42,8 @@ struct sim_options {
     struct lq_host_events events;
     /* Opens the node's groups; called after each start. */
     void (*start)(struct sim_node *node);
+    /* Whether @node believes that @other is who it says. False: no connection, and tried again. NULL: always. */
+    bool (*admit)(struct sim_node *node, struct sim_node *other);
     /* The store does not open: true wipes the disk and tries again. NULL: that is a failure. */
     bool (*damaged)(struct sim_node *node, lightq_status status);
     /* Before a crash: the machines are gone. */

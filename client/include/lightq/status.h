@@ -52,7 +52,8 @@ extern "C" {
     X(EFORK, 33, 0, "a LightQ object cannot be used after fork")                                       \
     X(ELIMIT, 34, 1, "a configured limit is reached")                                                  \
     X(EADDRINUSE, 35, 0, "the address is in use")                                                      \
-    X(EINTERNAL, 36, 0, "an internal error: please report it")
+    X(EINTERNAL, 36, 0, "an internal error: please report it")                                         \
+    X(EREPLACED, 37, 0, "this data directory was replaced: it is no longer part of the cluster")
 
 typedef enum lightq_status {
 #define X(name, number, retriable, text) LIGHTQ_##name = number,

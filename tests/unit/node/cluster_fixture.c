@@ -39,10 +39,18 @@ static void on_failed(void *owner, const struct lq_err *err)
 
 static const struct lq_forming_events forming_events = {.done = on_done, .waiting = on_waiting, .failed = on_failed};
 
+/* Addresses are known to everybody here. A connection with who is not, or no longer, the node ends. */
 static void on_peer(void *owner, const struct lq_catalog_node *node)
 {
-    (void)owner;
-    (void)node; /* everybody knows everybody here */
+    const struct member *member = owner;
+    struct cluster *cluster = member->cluster;
+    if (node->id > sim_nodes(cluster->sim)) {
+        return;
+    }
+    const struct lq_id *is = &cluster->members[node->id - 1].identity.uuid;
+    if (node->state != LQ_NODE_ACTIVE || (!lq_id_is_zero(&node->uuid) && !lq_id_equal(&node->uuid, is))) {
+        sim_break(cluster->sim, member->node->id - 1, node->id - 1, false, 0);
+    }
 }
 
 static void on_ready(void *owner)
@@ -58,6 +66,36 @@ static void on_expelled(void *owner, const struct lq_err *err)
 }
 
 static const struct lq_meta_events meta_events = {.peer = on_peer, .ready = on_ready, .expelled = on_expelled};
+
+/* What the transport does with a hello of @other. */
+static bool on_admit(struct sim_node *node, struct sim_node *other)
+{
+    struct member *here = of_node(node);
+    struct member *there = of_node(other);
+    const struct lq_identity *identity = &there->identity;
+    struct lq_err err = {.text = ""};
+    struct lq_hello hello = {.kind = LQ_HELLO_ASK,
+                             .node = other->id,
+                             .to = node->id,
+                             .uuid = identity->uuid,
+                             .boot_count = identity->boot};
+    lightq_status status = LIGHTQ_OK;
+    if (identity->state == LQ_IDENTITY_MEMBER) {
+        hello.cluster = identity->cluster;
+        hello.admission = identity->meta_incarnation;
+    }
+    if (here->meta != NULL) {
+        status = lq_meta_check_peer(here->meta, &hello, &err);
+    } else if (here->forming != NULL) {
+        status = lq_forming_check_peer(here->forming, &hello, &err);
+    }
+    if (status == LIGHTQ_EREPLACED && there->meta != NULL) {
+        lq_meta_replaced(there->meta, node->id);
+    } else if (status != LIGHTQ_OK && there->forming != NULL) {
+        lq_forming_rejected(there->forming, node->id, status, err.text);
+    }
+    return status == LIGHTQ_OK;
+}
 
 static lightq_status on_node_frame(void *owner, uint32_t node, const struct lq_frame_in *frame)
 {
@@ -166,7 +204,7 @@ static void on_start(struct sim_node *node)
         assert_int_equal(lq_identity_load(io, node->id, &member->identity, &err), LIGHTQ_OK);
     }
     assert_int_equal(lq_identity_boot(io, &member->identity, &err), LIGHTQ_OK);
-    member->ready = false;
+    member->ready = member->expelled = false;
     if (member->identity.state == LQ_IDENTITY_MEMBER) {
         begin_meta(member);
     } else {
@@ -194,11 +232,20 @@ static void pulse_member(struct member *member)
         if (member->identity.state == LQ_IDENTITY_MEMBER) {
             lq_forming_free(member->forming);
             member->forming = NULL;
+            for (unsigned i = 0; i < sim_nodes(member->cluster->sim); i++) { /* it says hello again, as a member */
+                if (i + 1 != member->node->id) {
+                    sim_break(member->cluster->sim, member->node->id - 1, i, false, 0);
+                }
+            }
             begin_meta(member);
         }
     }
     if (member->meta != NULL) {
         lq_meta_tick(member->meta);
+    }
+    if (member->expelled) { /* the process ends, as server.c does it */
+        sim_crash(member->node, LQ_IO_MEM_LOSE);
+        return;
     }
     sim_touch(member->node);
 }
@@ -230,6 +277,7 @@ struct cluster *cluster_new(const struct cluster_options *options)
                   .cluster = cluster_id,
                   .segment_bytes = options->segment_bytes == 0 ? 64 * 1024 : options->segment_bytes},
         .events = {.node_frame = on_node_frame, .link_changed = on_link_changed},
+        .admit = on_admit,
         .start = on_start,
         .stop = on_stop,
         .data = cluster,

@@ -28,7 +28,8 @@ struct member {
     struct lq_identity identity;
     struct lq_forming *forming;
     struct lq_meta *meta;
-    bool formed, ready, expelled;
+    bool formed, ready;
+    bool expelled;       /* and down for it */
     unsigned port_shift; /* of its advertised addresses, from its next start on */
     struct lq_err waiting, expelled_err;
 };

@@ -401,7 +401,7 @@ static void test_check_peer_knows_old_empty_and_forged_directories(void **state)
     const struct lq_hello empty = {.node = 3, .uuid = {.bytes = {3, 0xbb}}};
     const struct lq_hello stranger = {.node = 9, .uuid = {.bytes = {9}}, .cluster = {.bytes = {0xc1, 2, 3}}};
     const struct lq_hello forged = {.node = 2, .uuid = {.bytes = {3, 0xbb}}};
-    const struct lq_meta *meta = member_of(cluster, 1)->meta;
+    struct lq_meta *meta = member_of(cluster, 1)->meta;
     assert_int_equal(lq_meta_check_peer(meta, &old, &err), LIGHTQ_EIDENTITY);
     assert_int_equal(lq_meta_check_peer(meta, &empty, &err), LIGHTQ_OK);
     assert_int_equal(lq_meta_check_peer(meta, &stranger, &err), LIGHTQ_EIDENTITY);
