@@ -211,7 +211,7 @@ static Lightq__Wire__NodeDetail *node_detail(const struct lq_service *service, s
     lightq__wire__node_detail__init(detail);
     detail->node = node->id;
     detail->uuid = lq_codec_bytes_of(&node->uuid);
-    detail->endpoints = lq_metadata_endpoints(arena, node, &detail->n_endpoints);
+    detail->endpoints = lq_metadata_endpoints(service, arena, node, &detail->n_endpoints);
     lq_endpoint_format(&node->peer, text);
     detail->peer_endpoint = lq_arena_text(arena, text);
     detail->state = lq_metadata_node_state(service, node);

@@ -39,9 +39,10 @@ uint32_t lq_metadata_partition_state(const struct lq_service *service, const str
     return LIGHTQ__WIRE__PARTITION_STATE__PARTITION_OK;
 }
 
-char **lq_metadata_endpoints(struct lq_arena *arena, const struct lq_catalog_node *node, size_t *count)
+char **lq_metadata_endpoints(const struct lq_service *service, struct lq_arena *arena,
+                             const struct lq_catalog_node *node, size_t *count)
 {
-    uint32_t shards = node->shards == 0 ? 1 : node->shards;
+    uint32_t shards = (uint32_t)service->options->shards; /* the same on all nodes */
     char **endpoints = lq_arena_take(arena, shards * sizeof *endpoints);
     *count = 0;
     for (uint32_t i = 0; endpoints != NULL && i < shards; i++) {
@@ -77,7 +78,7 @@ static void add_nodes(struct metadata_page *page)
         }
         lightq__wire__node_info__init(info);
         info->node = node->id;
-        info->endpoints = lq_metadata_endpoints(&page->arena, node, &info->n_endpoints);
+        info->endpoints = lq_metadata_endpoints(page->service, &page->arena, node, &info->n_endpoints);
         info->state = lq_metadata_node_state(page->service, node);
         nodes[page->answer.n_nodes++] = info;
         page->bytes += NODE_BYTES * (info->n_endpoints + 1);

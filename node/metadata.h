@@ -14,6 +14,7 @@ void lq_metadata_stats(const struct lq_service *service, const struct lq_request
 uint32_t lq_metadata_node_state(const struct lq_service *service, const struct lq_catalog_node *node);
 uint32_t lq_metadata_partition_state(const struct lq_service *service, const struct lq_catalog_partition *placed);
 /* The client endpoints of @node, one per shard; *count of them. NULL: the arena failed. */
-char **lq_metadata_endpoints(struct lq_arena *arena, const struct lq_catalog_node *node, size_t *count);
+char **lq_metadata_endpoints(const struct lq_service *service, struct lq_arena *arena,
+                             const struct lq_catalog_node *node, size_t *count);
 
 #endif

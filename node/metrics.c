@@ -52,60 +52,54 @@ static void write_metric(struct lq_writer *out, const char *kind, const char *na
                name, value);
 }
 
-static void write_store(const struct lq_store *store, struct lq_writer *out)
+static void write_store(const struct lq_store_counters *counters, struct lq_writer *out)
 {
-    struct lq_store_counters counters;
-    lq_store_count_up(store, &counters);
-    write_metric(out, "counter", "store_flushes_total", "Flushes, each with its syncs.", counters.flushes);
-    write_metric(out, "counter", "store_segment_syncs_total", "Syncs of segment files.", counters.segment_syncs);
-    write_metric(out, "counter", "store_journal_syncs_total", "Syncs of the journal.", counters.journal_syncs);
-    write_metric(out, "counter", "store_bytes_written_total", "Bytes written to segments.", counters.bytes_written);
+    write_metric(out, "counter", "store_flushes_total", "Flushes, each with its syncs.", counters->flushes);
+    write_metric(out, "counter", "store_segment_syncs_total", "Syncs of segment files.", counters->segment_syncs);
+    write_metric(out, "counter", "store_journal_syncs_total", "Syncs of the journal.", counters->journal_syncs);
+    write_metric(out, "counter", "store_bytes_written_total", "Bytes written to segments.", counters->bytes_written);
     write_metric(out, "counter", "store_journal_bytes_written_total", "Bytes written to the journal.",
-                 counters.journal_bytes_written);
+                 counters->journal_bytes_written);
     write_metric(out, "counter", "store_entries_appended_total", "Entries appended to logs.",
-                 counters.entries_appended);
-    write_metric(out, "gauge", "store_cache_bytes", "Entries in memory.", counters.cache_bytes);
+                 counters->entries_appended);
+    write_metric(out, "gauge", "store_cache_bytes", "Entries in memory.", counters->cache_bytes);
     write_metric(out, "counter", "store_cache_hits_total", "Entries asked for and found in memory.",
-                 counters.cache_hits);
+                 counters->cache_hits);
     write_metric(out, "counter", "store_cache_misses_total", "Entries asked for and not in memory.",
-                 counters.cache_misses);
+                 counters->cache_misses);
     write_metric(out, "gauge", "store_oldest_pending_microseconds",
-                 "How long the oldest write has waited for its sync.", counters.oldest_pending_us);
+                 "How long the oldest write has waited for its sync.", counters->oldest_pending_us);
 }
 
-static void write_transport(const struct lq_transport *transport, struct lq_writer *out)
+static void write_transport(const struct lq_transport_counters *counters, struct lq_writer *out)
 {
-    struct lq_transport_counters counters;
-    lq_transport_count_up(transport, &counters);
-    write_metric(out, "counter", "peer_frames_sent_total", "Frames to other nodes.", counters.frames_sent);
-    write_metric(out, "counter", "peer_bytes_sent_total", "Bytes to other nodes.", counters.bytes_sent);
-    write_metric(out, "counter", "peer_frames_received_total", "Frames from other nodes.", counters.frames_received);
-    write_metric(out, "counter", "peer_bytes_received_total", "Bytes from other nodes.", counters.bytes_received);
+    write_metric(out, "counter", "peer_frames_sent_total", "Frames to other nodes.", counters->frames_sent);
+    write_metric(out, "counter", "peer_bytes_sent_total", "Bytes to other nodes.", counters->bytes_sent);
+    write_metric(out, "counter", "peer_frames_received_total", "Frames from other nodes.", counters->frames_received);
+    write_metric(out, "counter", "peer_bytes_received_total", "Bytes from other nodes.", counters->bytes_received);
     write_metric(out, "counter", "peer_dropped_total", "Frames not sent: no connection, or its queue was full.",
-                 counters.dropped_full + counters.dropped_unconnected);
+                 counters->dropped_full + counters->dropped_unconnected);
     write_metric(out, "counter", "peer_connections_lost_total", "Connections with other nodes that broke.",
-                 counters.lost);
-    write_metric(out, "counter", "peer_malformed_total", "Connections closed for what they sent.", counters.malformed);
+                 counters->lost);
+    write_metric(out, "counter", "peer_malformed_total", "Connections closed for what they sent.", counters->malformed);
     write_metric(out, "counter", "peer_refused_total", "Nodes refused, or that refuse this one.",
-                 counters.refused_hellos + counters.rejections);
+                 counters->refused_hellos + counters->rejections);
     write_metric(out, "counter", "peer_strangers_total", "Connections closed because they did not say who they are.",
-                 counters.silent + counters.evicted);
+                 counters->silent + counters->evicted);
 }
 
-static void write_host(const struct lq_host *host, struct lq_writer *out)
+static void write_host(const struct lq_host_counters *counters, uint64_t leading, struct lq_writer *out)
 {
-    struct lq_host_counters counters;
-    lq_host_count_up(host, &counters);
-    write_metric(out, "gauge", "raft_groups_leading", "Groups that this node leads.", lq_host_leading(host));
+    write_metric(out, "gauge", "raft_groups_leading", "Groups that this node leads.", leading);
     write_metric(out, "counter", "raft_messages_dropped_total", "Raft messages that were not sent.",
-                 counters.messages_dropped);
+                 counters->messages_dropped);
     write_metric(out, "counter", "raft_messages_refused_total", "Raft messages received and not taken.",
-                 counters.messages_refused);
-    write_metric(out, "counter", "raft_groups_failed_total", "Replicas here that stopped.", counters.groups_failed);
+                 counters->messages_refused);
+    write_metric(out, "counter", "raft_groups_failed_total", "Replicas here that stopped.", counters->groups_failed);
     write_metric(out, "counter", "raft_stalls_total", "Leaderships handed over because the disk did not answer.",
-                 counters.stalls);
+                 counters->stalls);
     write_metric(out, "counter", "raft_peers_lost_total", "Followers that lost what they had acknowledged.",
-                 counters.peers_lost);
+                 counters->peers_lost);
 }
 
 static void write_meta(const struct lq_meta *meta, struct lq_writer *out)
@@ -121,28 +115,39 @@ static void write_meta(const struct lq_meta *meta, struct lq_writer *out)
     write_metric(out, "gauge", "meta_requests", "Changes of the cluster that wait here.", counts.requests_waiting);
 }
 
-void lq_metrics_write(const struct lq_shard *shard, bool serving, struct lq_writer *out)
+/* Of all shards: this one as it is, the others as they last said. */
+static void sum_up(struct lq_shard *shard, struct lq_totals *totals)
 {
-    shard->service.counters->memory_inflight = shard->service.memory_used;
+    lq_totals_take(shard, totals);
+    for (unsigned i = 1; i < shard->count; i++) {
+        lq_totals_add(totals, &shard->all[i].totals);
+    }
+}
+
+void lq_metrics_write(struct lq_shard *shard, bool serving, struct lq_writer *out)
+{
+    struct lq_totals totals;
+    sum_up(shard, &totals);
     write_line(
         out, "# HELP lightq_info The software.\n# TYPE lightq_info gauge\nlightq_info{version=\"%s\",node=\"%u\"} 1\n",
         LQ_VERSION_TEXT, (unsigned)shard->service.options->node_id);
     write_metric(out, "gauge", "serving", "1 when clients are served.", serving);
-#define X(kind, member, name, sentence) write_metric(out, #kind, name, sentence, shard->counters.member);
+    write_metric(out, "gauge", "shards", "Event loops.", shard->count);
+#define X(kind, member, name, sentence) write_metric(out, #kind, name, sentence, totals.counters.member);
     LQ_COUNTERS(X)
 #undef X
     if (shard->front != NULL) {
-        write_metric(out, "gauge", "client_queued_bytes", "Payloads given to libzmq and not sent yet.",
-                     lq_front_queued_bytes(shard->front));
+        write_metric(out, "gauge", "client_queued_bytes", "Payloads for clients that are not sent yet.",
+                     totals.client_queued);
     }
     if (shard->transport != NULL) {
-        write_transport(shard->transport, out);
+        write_transport(&totals.transport, out);
     }
     if (shard->store != NULL) {
-        write_store(shard->store, out);
+        write_store(&totals.store, out);
     }
     if (shard->host != NULL) {
-        write_host(shard->host, out);
+        write_host(&totals.host, totals.leading, out);
     }
     if (shard->meta != NULL) {
         write_meta(shard->meta, out);

@@ -285,6 +285,39 @@ static lightq_status check_seeds(struct lq_options *options, struct lq_err *err)
     return LIGHTQ_OK;
 }
 
+/* Each shard has ports of its own, which others count up from the node's. */
+static lightq_status check_shards(const struct lq_options *options, struct lq_err *err)
+{
+    const struct {
+        const char *name;
+        const struct lq_endpoint *at;
+    } ports[] = {{"listen", &options->client},
+                 {"advertise", &options->client_told},
+                 {"peer.listen", &options->peer},
+                 {"peer.advertise", &options->peer_told}};
+    uint64_t more = options->shards - 1;
+    for (size_t i = 0; more > 0 && i < sizeof ports / sizeof ports[0]; i++) {
+        if (ports[i].at->port == 0 || ports[i].at->port + more > UINT16_MAX) {
+            return lq_err_set(err, LIGHTQ_EINVAL,
+                              "shards = %u needs as many ports in a row from that of %s on, which is %u: choose one",
+                              (unsigned)options->shards, ports[i].name, ports[i].at->port);
+        }
+    }
+    return LIGHTQ_OK;
+}
+
+void lq_options_for_shard(const struct lq_options *options, unsigned number, struct lq_options *shard)
+{
+    *shard = *options;
+    if (number > 0) { /* which is no port 0: checked above */
+        shard->client.port = (uint16_t)(shard->client.port + number);
+        shard->peer.port = (uint16_t)(shard->peer.port + number);
+    }
+    shard->memory_max /= shard->shards;
+    shard->cache_bytes /= shard->shards;
+    shard->connections_max = (shard->connections_max + shard->shards - 1) / shard->shards;
+}
+
 lightq_status lq_options_check(struct lq_options *options, struct lq_err *err)
 {
     lightq_status status = check_pair("listen", options->listen, "advertise", options->advertise, &options->client,
@@ -310,15 +343,16 @@ lightq_status lq_options_check(struct lq_options *options, struct lq_err *err)
             "network and set peer.insecure = true",
             options->peer_listen);
     }
-    if (options->shards > 1) {
-        return lq_err_set(err, LIGHTQ_EUNSUPPORTED, "shards = %u: this version runs one shard",
-                          (unsigned)options->shards);
+    status = check_shards(options, err);
+    if (status != LIGHTQ_OK) {
+        return status;
     }
     if (options->raft_heartbeat_ms * HEARTBEATS_MIN > options->raft_election_ms) {
         return lq_err_set(err, LIGHTQ_EINVAL, "raft.heartbeat.ms must be at most a third of raft.election.ms");
     }
-    if (options->memory_max < options->max_message_bytes * 4) {
-        return lq_err_set(err, LIGHTQ_EINVAL, "memory.max must be at least four times max.message.bytes");
+    if (options->memory_max / options->shards < options->max_message_bytes * 4) {
+        return lq_err_set(err, LIGHTQ_EINVAL,
+                          "memory.max must be at least four times max.message.bytes for each of the shards");
     }
     return LIGHTQ_OK;
 }

@@ -40,8 +40,9 @@
       "Where /health and /metrics are served; none for not at all. They ask for no password.")                         \
     X(ENUM, log_level, "log.level", 0, 0, "info", "debug|info|warn|error|off", false,                                  \
       "The least urgent lines that are written to standard error.")                                                    \
-    X(U64, shards, "shards", 1, 64, "1", "threads", false,                                                             \
-      "Event loops that share the partitions; this version runs one.")                                                 \
+    X(U64, shards, "shards", 1, LQ_SHARDS_MAX, "1", "threads", false,                                                  \
+      "Event loops, each with its share of the partitions; shard i has client and peer port plus i. The same on all "  \
+      "nodes, and never changed.")                                                                                     \
     X(U64, io_threads, "io.threads", 1, 256, "8", "threads", false, "Threads that write, read and sync files.")        \
     X(SIZE, max_message_bytes, "max.message.bytes", 1, LQ_MESSAGE_BYTES_MAX, "1m", "bytes", false,                     \
       "The largest message taken from a producer.")                                                                    \
@@ -117,6 +118,10 @@ lightq_status lq_options_load(struct lq_options *options, int argc, char **argv,
 lightq_status lq_options_load_file(struct lq_options *options, const char *path, struct lq_err *err) LQ_MUST_CHECK;
 /* What no single row can say: addresses, seeds, and values that must fit each other. Fills the made members. */
 lightq_status lq_options_check(struct lq_options *options, struct lq_err *err) LQ_MUST_CHECK;
+
+/* What shard @number of the node goes by: its ports, and its share of what all shards have together. Texts are
+ * borrowed. */
+void lq_options_for_shard(const struct lq_options *options, unsigned number, struct lq_options *shard);
 
 /* The largest record batch, and with it the largest frame, that is taken from a client. */
 uint64_t lq_options_batch_bytes_max(const struct lq_options *options);

@@ -15,8 +15,10 @@ void lq_service_hint(const struct lq_service *service, uint64_t group, struct lq
         node = lq_catalog_node(lq_meta_catalog(service->meta), leader.node);
     }
     if (node != NULL) {
+        struct lq_endpoint at = node->client;
+        at.port = (uint16_t)(at.port + lq_shard_of(group, (unsigned)service->options->shards));
         hint->leader.node = leader.node;
-        lq_endpoint_format(&node->client, hint->endpoint);
+        lq_endpoint_format(&at, hint->endpoint);
     }
 }
 
@@ -52,6 +54,10 @@ lightq_status lq_service_not_leading(const struct lq_service *service, uint64_t 
     struct lq_leader leader = lq_meta_leader(service->meta, group);
     if (leader.node != 0 && leader.node != service->options->node_id) {
         *text = "another node leads that partition";
+        return LIGHTQ_ENOTLEADER;
+    }
+    if (leader.node != 0 && !lq_meta_is_mine(service->meta, group)) {
+        *text = "another shard of this node leads that partition";
         return LIGHTQ_ENOTLEADER;
     }
     struct lq_partition *partition = lq_meta_partition(service->meta, group);

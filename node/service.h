@@ -45,7 +45,7 @@ struct lq_leader_hint {
     Lightq__Wire__Leader leader;
     char endpoint[LQ_ENDPOINT_TEXT_BYTES];
 };
-/* Who leads @group as far as this node knows; node 0 when it does not know. */
+/* Who leads @group as far as this node knows, and where the shard is that does; node 0 when it does not know. */
 void lq_service_hint(const struct lq_service *service, uint64_t group, struct lq_leader_hint *hint);
 
 /* The partition a request names. OK: *placed is in the catalog. EPROTO: not a topic id. ENOTFOUND: the topic was

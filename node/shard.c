@@ -83,7 +83,11 @@ static void on_timer(uv_timer_t *timer)
         shard->tick_us = now_us + TICK_MS * MICROS_PER_MILLI;
         lq_sessions_tick(shard->service.sessions);
         lq_produce_tick(shard->service.produce);
-        shard->on_tick(shard->owner);
+        if (shard->number == 0) {
+            shard->events->tick(shard->owner);
+        } else {
+            lq_shard_thread_tick(shard);
+        }
     }
 }
 
@@ -119,6 +123,17 @@ static void on_idle(uv_idle_t *idle)
     (void)idle; /* only keeps the loop from sleeping */
 }
 
+/* Only here parts are taken away. */
+static void end_of_turn(struct lq_shard *shard)
+{
+    if (shard->number == 0) {
+        shard->events->turn(shard->owner);
+    } else {
+        lq_shard_thread_turn(shard);
+    }
+    lq_shard_look_after(shard);
+}
+
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct lq_shard *shard = prepare->data;
@@ -129,7 +144,7 @@ static void on_prepare(uv_prepare_t *prepare)
     if (shard->transport != NULL) {
         lq_transport_turn(shard->transport);
     }
-    shard->on_turn(shard->owner);
+    end_of_turn(shard);
     if (shard->stopped) {
         return;
     }
@@ -145,8 +160,9 @@ static void on_prepare(uv_prepare_t *prepare)
 
 /* ---- life */
 
-static lightq_status open_port(struct lq_shard *shard, const struct lq_options *options, struct lq_err *err)
+static lightq_status open_port(struct lq_shard *shard, struct lq_err *err)
 {
+    const struct lq_options *options = &shard->options;
     struct lq_front_options front = {
         .address = options->client,
         .frame_bytes_max = lq_options_batch_bytes_max(options),
@@ -161,12 +177,12 @@ static lightq_status open_port(struct lq_shard *shard, const struct lq_options *
     return lq_front_new(&shard->loop, &front, &front_events, shard, &shard->front, err);
 }
 
-static lightq_status make_parts(struct lq_shard *shard, const struct lq_options *options, struct lq_err *err)
+static lightq_status make_parts(struct lq_shard *shard, struct lq_err *err)
 {
     struct lq_service *service = &shard->service;
-    *service = (struct lq_service){.options = options, .clock = shard->clock, .counters = &shard->counters};
-    lightq_status status = lq_sessions_new(options, lq_front_outlet(shard->front), shard->clock, &shard->counters,
-                                           &sessions_events, shard, &service->sessions);
+    *service = (struct lq_service){.options = &shard->options, .clock = shard->clock, .counters = &shard->counters};
+    lightq_status status = lq_sessions_new(&shard->options, lq_front_outlet(shard->front), shard->clock,
+                                           &shard->counters, &sessions_events, shard, &service->sessions);
     if (status == LIGHTQ_OK) {
         status = lq_produce_new(service, &service->produce);
     }
@@ -179,12 +195,26 @@ static lightq_status make_parts(struct lq_shard *shard, const struct lq_options 
     return status == LIGHTQ_OK ? status : lq_err_set(err, status, "out of memory");
 }
 
-lightq_status lq_shard_init(struct lq_shard *shard, const struct lq_options *options, struct lq_clock *clock,
+static void on_mail(void *owner, struct lq_mail *mail)
+{
+    struct lq_shard *shard = owner;
+    mail->open(mail, &shard->house, shard->meta);
+}
+
+lightq_status lq_shard_init(struct lq_shard *all, unsigned number, const struct lq_options *options,
+                            struct lq_clock *clock, const struct lq_shard_events *events, void *owner,
                             struct lq_err *err)
 {
-    memset(shard, 0, sizeof *shard);
+    struct lq_shard *shard = &all[number];
+    shard->house.ops = &lq_shard_house_ops;
+    shard->number = number;
+    shard->count = (unsigned)options->shards;
+    shard->all = all;
+    shard->events = events;
+    shard->owner = owner;
     shard->clock = clock;
     shard->armed_us = UINT64_MAX;
+    lq_options_for_shard(options, number, &shard->options);
     if (uv_loop_init(&shard->loop) != 0) {
         return lq_err_set(err, LIGHTQ_ELIMIT, "no descriptors left for an event loop: raise the limit (ulimit -n)");
     }
@@ -192,12 +222,19 @@ lightq_status lq_shard_init(struct lq_shard *shard, const struct lq_options *opt
     (void)uv_idle_init(&shard->loop, &shard->idle);
     (void)uv_timer_init(&shard->loop, &shard->timer);
     shard->prepare.data = shard->idle.data = shard->timer.data = shard;
-    lightq_status status = open_port(shard, options, err);
-    return status == LIGHTQ_OK ? make_parts(shard, options, err) : status;
+    lightq_status status = LIGHTQ_OK;
+    if (shard->count > 1) {
+        status = lq_mailbox_init(&shard->box, &shard->loop, on_mail, shard, err);
+    }
+    if (status == LIGHTQ_OK) {
+        status = open_port(shard, err);
+    }
+    return status == LIGHTQ_OK ? make_parts(shard, err) : status;
 }
 
 void lq_shard_start(struct lq_shard *shard)
 {
+    shard->started = true;
     shard->tick_us = lq_clock_monotonic_us(shard->clock);
     (void)uv_prepare_start(&shard->prepare, on_prepare);
 }
@@ -228,6 +265,7 @@ void lq_shard_deinit(struct lq_shard *shard)
     if (service->consume != NULL) {
         lq_consume_free(service->consume);
     }
+    lq_mailbox_deinit(&shard->box);
     if (shard->prepare.data != NULL) {
         int error = uv_loop_close(&shard->loop);
         assert(error == 0); /* UV_EBUSY: a part was not closed */

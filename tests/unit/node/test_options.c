@@ -258,7 +258,12 @@ static void test_options_values_that_do_not_fit_each_other_are_refused(void **st
         {"--seeds 127.0.0.1:1,127.0.0.1", "seeds", LIGHTQ_EINVAL},
         {"--seeds 127.0.0.1:1 --expect 4", "cluster.expect", LIGHTQ_EINVAL},
         {"--expect 2", "cluster.expect", LIGHTQ_EINVAL},
-        {"--set shards=2", "shards", LIGHTQ_EUNSUPPORTED},
+        {"--set shards=2 --listen 127.0.0.1:65535", "listen", LIGHTQ_EINVAL},
+        {"--set shards=3 --listen 127.0.0.1:0", "listen", LIGHTQ_EINVAL},
+        {"--set shards=16 --advertise example:65521", "advertise", LIGHTQ_EINVAL},
+        {"--set shards=2 --peer-listen 127.0.0.1:0", "peer.listen", LIGHTQ_EINVAL},
+        {"--set shards=2 --peer-advertise example:65535", "peer.advertise", LIGHTQ_EINVAL},
+        {"--set shards=4 --set memory.max=15m", "memory.max", LIGHTQ_EINVAL},
         {"--set raft.heartbeat.ms=500", "raft.heartbeat.ms", LIGHTQ_EINVAL},
         {"--set memory.max=8m --set max.message.bytes=16m", "memory.max", LIGHTQ_EINVAL},
         {"--http 127.0.0.1", "http", LIGHTQ_EINVAL},
@@ -274,6 +279,36 @@ static void test_options_values_that_do_not_fit_each_other_are_refused(void **st
         lq_options_deinit(&fresh.options);
     }
     (void)f;
+}
+
+static void test_options_of_a_shard_have_its_ports_and_its_share(void **state)
+{
+    struct fixture *f = *state;
+    struct lq_options first, last;
+    assert_int_equal(load(f, "--set shards=16 --listen 127.0.0.1:65520 --set memory.max=160m --set cache.bytes=32m "
+                             "--set connections.max=1000"),
+                     LIGHTQ_OK);
+
+    lq_options_for_shard(&f->options, 0, &first);
+    lq_options_for_shard(&f->options, 15, &last);
+
+    assert_int_equal(first.client.port, 65520);
+    assert_int_equal(first.peer.port, 5700);
+    assert_int_equal(last.client.port, 65535);
+    assert_int_equal(last.peer.port, 5715);
+    assert_int_equal(last.client_told.port, 65520); /* what the node tells others is of shard 0 */
+    assert_int_equal(last.memory_max, 10 << 20);
+    assert_int_equal(last.cache_bytes, 2 << 20);
+    assert_int_equal(last.connections_max, 63);
+}
+
+static void test_options_more_than_sixteen_shards_are_refused(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(load(f, "--set shards=17"), LIGHTQ_EINVAL);
+
+    assert_non_null(strstr(f->err.text, "shards: 17 is above the maximum of 16"));
 }
 
 static void test_options_insecure_peer_port_can_be_asked_for(void **state)
@@ -392,6 +427,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_options_file_of_random_bytes_is_refused_or_empty, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_file_that_cannot_be_read_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_values_that_do_not_fit_each_other_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_options_of_a_shard_have_its_ports_and_its_share, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_options_more_than_sixteen_shards_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_insecure_peer_port_can_be_asked_for, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_expect_counts_seeds_and_this_node_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_too_many_seeds_are_refused, setup, teardown),
