@@ -74,11 +74,8 @@ static bool on_admit(struct sim_node *node, struct sim_node *other)
     struct member *there = of_node(other);
     const struct lq_identity *identity = &there->identity;
     struct lq_err err = {.text = ""};
-    struct lq_hello hello = {.kind = LQ_HELLO_ASK,
-                             .node = other->id,
-                             .to = node->id,
-                             .uuid = identity->uuid,
-                             .boot_count = identity->boot};
+    struct lq_hello hello = {
+        .kind = LQ_HELLO_ASK, .node = other->id, .to = node->id, .uuid = identity->uuid, .boot_count = identity->boot};
     lightq_status status = LIGHTQ_OK;
     if (identity->state == LQ_IDENTITY_MEMBER) {
         hello.cluster = identity->cluster;

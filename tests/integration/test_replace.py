@@ -1,0 +1,98 @@
+"""Nodes are replaced while others are away: who comes back catches up with whom it never heard of, and who was replaced
+without being stopped finds out, ends and serves nothing (docs/adr/0010-behind-the-catalog.md)."""
+
+import json
+import pathlib
+import subprocess
+import unittest
+
+from lightq_cluster import Cluster, SLOW, wait_for
+
+
+class ReplaceTest(unittest.TestCase):
+    def start_cluster(self, nodes):
+        self.cluster = Cluster(nodes).up()
+        self.addCleanup(self.close)
+        return self.cluster
+
+    def close(self):
+        outcome = self._outcome.result
+        failed = any(test is self for test, _ in outcome.failures + outcome.errors)
+        self.cluster.close(failed)
+
+    def wait_voting(self, nodes):
+        """Waits until these nodes, and no other that is not down, decide in the meta group."""
+        def voting():
+            done = self.cluster.lightq("--format", "json", "cluster", "status", check=False)
+            if done.returncode != 0:
+                return False
+            replicas = json.loads(done.stdout)["catalog"]["replicas"]
+            roles = {r["node"]: r.get("role") for r in replicas}
+            return all(roles.get(node) in ("leader", "follower") for node in nodes)
+
+        wait_for(voting, f"nodes {nodes} voting in the meta group", 60)
+
+    def replace(self, node):
+        """What an operator does about a lost directory."""
+        self.cluster.script("kill", node)
+        self.cluster.script("wipe", node)
+        self.cluster.script("start", node)
+        self.wait_voting([1, 2, 3])
+
+    def only(self, node):
+        """The lightq command talks to this node alone."""
+        servers = self.cluster.script("servers").stdout.strip().split(",")
+        self.cluster.environment["LIGHTQ_SERVERS"] = servers[node - 1]
+
+    def test_replace_node_that_knows_nobody_any_more_catches_up(self):
+        c = self.start_cluster(4)
+        self.wait_voting([1, 2, 3])
+        c.script("stop", 4)
+        for node in (1, 2, 3):
+            self.replace(node)
+        c.lightq("topic", "create", "later")
+        c.lightq("produce", "later", "--count", 100, "--size", 10)
+
+        c.script("start", 4)
+
+        self.only(4)
+        read = wait_for(lambda: c.lightq("consume", "later", "--until-end", "--log", c.folder / "log",
+                                         check=False).returncode == 0, "reading through the node that was away", 60)
+        self.assertTrue(read)
+        self.assertEqual(c.acked_lines("log"), 100)
+
+    def test_replace_node_that_is_only_paused_ends_when_it_goes_on(self):
+        c = self.start_cluster(4)
+        c.lightq("topic", "create", "t", "--partitions", 6)
+        c.lightq("produce", "t", "--count", 3000, "--size", 100, "--acked", c.folder / "acked")
+        paused = c.leader("t", 0)
+        home = pathlib.Path(c.environment["LIGHTQ_CLUSTER_DIR"]) / f"n{paused}"
+        pid = int((home / "pid").read_text())
+        command = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+        c.script("pause", paused)
+        servers = c.script("servers").stdout.strip().split(",")
+        del servers[paused - 1]
+        c.environment["LIGHTQ_SERVERS"] = ",".join(servers)
+        wait_for(lambda: c.lightq("node", "replace", paused, paused, check=False).returncode == 0,
+                 "the replacement of a node that does not answer", 60)
+
+        c.script("resume", paused)
+
+        wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists()
+                 or "State:\tZ" in pathlib.Path(f"/proc/{pid}/status").read_text(), "the old process ending")
+        again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * SLOW)
+        self.assertEqual(again.returncode, 1)
+        said = [line for line in again.stderr.splitlines() if line.startswith("lightqd: ")]
+        self.assertEqual(len(said), 1, again.stderr)
+        self.assertRegex(said[0], f"node {paused} was replaced.*[Mm]ove it away")
+        self.assertNotIn("ready ", again.stdout)
+        c.script("wipe", paused)
+        c.script("start", paused)
+        c.lightq("produce", "t", "--count", 3000, "--size", 100, "--acked", c.folder / "acked2")
+        c.wait_equal("t")
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check(["acked", "acked2"], ["log"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
