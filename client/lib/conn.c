@@ -15,7 +15,6 @@
 #define SUSPECT_DEN           2
 #define SESSION_SILENCE_PARTS 2 /* heartbeats twice as often as the server wants something */
 #define PORT_MAX              65535
-#define MONITOR_NAME_BYTES    64
 #define US_PER_MS             1000u
 
 /* ---- addresses */
@@ -65,69 +64,13 @@ struct lq_conn *lq_conn_get(struct lq_io *io, const char *address)
     return conn;
 }
 
-/* ---- sockets */
+/* ---- life */
 
-static bool set_integer(void *socket, int option, int value)
+static void close_link(struct lq_conn *conn, uint64_t deadline_us)
 {
-    return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
-}
-
-static bool get_descriptor(void *socket, int *fd)
-{
-    size_t size = sizeof *fd;
-    return zmq_getsockopt(socket, ZMQ_FD, fd, &size) == 0;
-}
-
-/* ZMQ_MAXMSGSIZE works only when it is set before connecting (CASES L6). No reconnecting by libzmq: a new connection
- * would be given what was asked of the old one. */
-static bool configure_dealer(void *dealer)
-{
-    int64_t frame_bytes_max = (int64_t)LQ_ENTRY_BYTES_MAX + LQ_ENVELOPE_BYTES_MAX;
-    return set_integer(dealer, ZMQ_LINGER, 0) && set_integer(dealer, ZMQ_SNDHWM, 0) &&
-           set_integer(dealer, ZMQ_RECONNECT_IVL, -1) && set_integer(dealer, ZMQ_IPV6, 1) &&
-           set_integer(dealer, ZMQ_CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS) &&
-           set_integer(dealer, ZMQ_HANDSHAKE_IVL, CONNECT_TIMEOUT_MS) &&
-           zmq_setsockopt(dealer, ZMQ_MAXMSGSIZE, &frame_bytes_max, sizeof frame_bytes_max) == 0;
-}
-
-static bool open_monitor(struct lq_conn *conn)
-{
-    char name[MONITOR_NAME_BYTES];
-    snprintf(name, sizeof name, "inproc://lightq-monitor-%llu", (unsigned long long)conn->io->monitor_count++);
-    int events = ZMQ_EVENT_CLOSED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                 ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
-    if (zmq_socket_monitor(conn->dealer, name, events) != 0) {
-        return false;
-    }
-    conn->monitor = zmq_socket(conn->io->zmq, ZMQ_PAIR);
-    return conn->monitor != NULL && set_integer(conn->monitor, ZMQ_LINGER, 0) &&
-           zmq_connect(conn->monitor, name) == 0 && get_descriptor(conn->monitor, &conn->monitor_fd);
-}
-
-static void close_sockets(struct lq_conn *conn)
-{
-    if (conn->dealer != NULL) {
-        zmq_socket_monitor(conn->dealer, NULL, 0);
-        zmq_close(conn->dealer);
-        conn->dealer = NULL;
-    }
-    if (conn->monitor != NULL) {
-        zmq_close(conn->monitor);
-        conn->monitor = NULL;
-    }
+    lq_link_close(&conn->link, deadline_us);
     conn->active = false;
 }
-
-static bool open_sockets(struct lq_conn *conn)
-{
-    char target[LQ_ADDRESS_BYTES + sizeof "tcp://"];
-    snprintf(target, sizeof target, "tcp://%s", conn->address);
-    conn->dealer = zmq_socket(conn->io->zmq, ZMQ_DEALER);
-    return conn->dealer != NULL && configure_dealer(conn->dealer) && open_monitor(conn) &&
-           zmq_connect(conn->dealer, target) == 0 && get_descriptor(conn->dealer, &conn->dealer_fd);
-}
-
-/* ---- life */
 
 static void wait_before_retry(struct lq_conn *conn)
 {
@@ -149,14 +92,8 @@ static void begin(struct lq_conn *conn)
     conn->state = LQ_CONN_CONNECTING;
     conn->suspect = false;
     lq_io_hurry(conn->io);
-    if (!open_sockets(conn)) {
-        char text[LQ_ADDRESS_BYTES + 128];
-        snprintf(text, sizeof text, "cannot make a socket for %s: %s", conn->address, zmq_strerror(zmq_errno()));
-        lq_conn_lose(conn, LIGHTQ_ECONNECT, text);
-        return;
-    }
-    conn->active = true;
-    conn->has_event = true; /* it may have one before its descriptor is looked at the first time */
+    lq_link_open(&conn->link, conn->address, (size_t)LQ_ENTRY_BYTES_MAX + LQ_ENVELOPE_BYTES_MAX);
+    conn->active = true; /* it may have failed already */
     lq_conn_hello(conn);
 }
 
@@ -219,9 +156,9 @@ static void tell_lost(struct lq_conn *conn, lightq_status status, const char *te
 
 void lq_conn_lose(struct lq_conn *conn, lightq_status status, const char *text)
 {
-    char copy[LIGHTQ_ERROR_TEXT_BYTES]; /* @text may lie in a message that goes with the sockets */
+    char copy[LIGHTQ_ERROR_TEXT_BYTES]; /* @text may lie in what goes with the link */
     snprintf(copy, sizeof copy, "%s", text);
-    close_sockets(conn);
+    close_link(conn, 0);
     conn->suspect = false;
     conn->session = 0;
     wait_before_retry(conn);
@@ -241,17 +178,24 @@ void lq_conn_refuse(struct lq_conn *conn, lightq_status status, const char *text
     }
 }
 
-void lq_conn_bye(struct lq_conn *conn, int linger_ms)
+void lq_conn_flush(struct lq_conn *conn)
 {
-    if (conn->dealer == NULL) {
+    if (conn->link.out != NULL && lq_link_flush(&conn->link)) {
+        conn->active = true;
+    }
+}
+
+void lq_conn_bye(struct lq_conn *conn, uint64_t deadline_us)
+{
+    if (!lq_link_is_open(&conn->link)) {
         return;
     }
     if (conn->state == LQ_CONN_READY) {
         Lightq__Wire__Bye bye = LIGHTQ__WIRE__BYE__INIT;
-        set_integer(conn->dealer, ZMQ_LINGER, linger_ms);
         lq_conn_push(conn, LQ_MESSAGE_BYE, 0, &bye.base);
+        (void)lq_link_flush(&conn->link);
     }
-    close_sockets(conn);
+    close_link(conn, deadline_us);
     conn->state = LQ_CONN_IDLE;
 }
 
@@ -265,7 +209,7 @@ void lq_conns_free(struct lq_io *io)
         while (conn->streams != NULL) {
             lq_stream_close(conn->streams);
         }
-        close_sockets(conn);
+        close_link(conn, 0);
         HASH_DEL(io->conns, conn);
         free(conn);
     }

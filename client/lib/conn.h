@@ -1,7 +1,7 @@
-/* client/lib/conn.h - the connection to one server address: a DEALER socket and its monitor, whose life is that of one
- * TCP connection, so that nothing asked before a loss is ever sent again behind our back. I/O thread only.
+/* client/lib/conn.h - the connection to one server address: a link (link.h), whose life is that of one TCP
+ * connection, so that nothing asked before a loss is ever sent again behind our back. I/O thread only.
  *
- *     IDLE -> CONNECTING (socket made, HELLO queued) -> READY -> lost -> WAITING (backoff) -> CONNECTING ...
+ *     IDLE -> CONNECTING (link opened, HELLO queued) -> READY -> lost -> WAITING (backoff) -> CONNECTING ...
  *
  * A connection is made when somebody wants it and given back when nobody has wanted it for a while. */
 #ifndef LQ_LIB_CONN_H
@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 #include "client/lib/hash.h"
-#include <zmq.h>
 
 #include "client/base/slab.h"
 #include "client/lib/io.h"
+#include "client/lib/link.h"
 #include "client/wire/codec.h"
 
 #define LQ_ADDRESS_BYTES 320 /* "host:port" with the zero */
@@ -45,8 +45,8 @@ struct lq_request {
 struct lq_stream {
     uint64_t id;
     struct lq_conn *conn; /* NULL: not open */
-    /* Takes over the content of @payload. */
-    void (*on_deliver)(struct lq_stream *stream, const Lightq__Wire__Deliver *deliver, zmq_msg_t *payload);
+    /* @payload (not NULL) is borrowed: take a reference to keep it. */
+    void (*on_deliver)(struct lq_stream *stream, const Lightq__Wire__Deliver *deliver, struct lq_slab *payload);
     void (*on_ended)(struct lq_stream *stream, const Lightq__Wire__SubscriptionEnded *ended);
     void (*on_lost)(struct lq_stream *stream); /* the connection is lost, the stream is closed */
     UT_hash_handle hh;
@@ -59,11 +59,8 @@ struct lq_conn {
     bool bootstrap;
     bool suspect;  /* silent although it owes an answer */
     uint32_t node; /* 0 until greeted */
-    void *dealer;
-    void *monitor;
-    int dealer_fd, monitor_fd;
-    bool active;    /* its sockets must be looked at before the thread sleeps */
-    bool has_event; /* the monitor has something; only its descriptor tells, as nothing is ever sent to it */
+    struct lq_link link;
+    bool active;                 /* the link must be looked at before the thread sleeps */
     struct lq_request *requests; /* hash by correlation */
     struct lq_stream *streams;   /* hash by id */
     struct lq_request hello, heartbeat;
@@ -105,8 +102,10 @@ bool lq_conn_receive(struct lq_conn *conn);
 void lq_conn_tick(struct lq_conn *conn);
 /* Gives it up now: requests and streams are told; with @retry it is made again after the backoff. */
 void lq_conn_lose(struct lq_conn *conn, lightq_status status, const char *text);
-/* BYE, and the sockets are closed, lingering up to @linger_ms. */
-void lq_conn_bye(struct lq_conn *conn, int linger_ms);
+/* What was sent in this turn goes out. */
+void lq_conn_flush(struct lq_conn *conn);
+/* BYE, and the link is closed; what was sent last has until @deadline_us (0: no time) to go out. */
+void lq_conn_bye(struct lq_conn *conn, uint64_t deadline_us);
 /* After the loop: frees all. Requests and streams must be gone. */
 void lq_conns_free(struct lq_io *io);
 

@@ -8,9 +8,8 @@
 
 #include "client/lib/meta.h"
 
-#define US_PER_MS         1000u
-#define MONITOR_HEAD_SIZE 6    /* of an event of zmq_socket_monitor: u16 event, u32 value */
-#define PROBLEM_BYTES     1024 /* an address, and a sentence of the other side */
+#define US_PER_MS     1000u
+#define PROBLEM_BYTES 1024 /* an address, and a sentence of the other side */
 
 /* What every answer's struct begins with; checked below for one and true for all by lightq.proto's rule. */
 struct answer_head {
@@ -24,40 +23,15 @@ _Static_assert(offsetof(struct answer_head, status) == offsetof(Lightq__Wire__Pr
 
 /* ---- sending */
 
-static void release_slab(void *data, void *hint)
-{
-    (void)data;
-    lq_slab_unref(hint);
-}
-
-/* Sends the frame put together in io->frame, and @payload. */
+/* Sends the frame put together in io->frame, and @payload. It goes out at the end of the turn. */
 static lightq_status send_frames(struct lq_conn *conn, struct lq_slab *payload)
 {
     struct lq_writer *frame = &conn->io->frame;
-    zmq_msg_t message;
-    conn->active = true; /* sending may take in what arrives, and then no descriptor tells of it */
-    if (zmq_msg_init_size(&message, frame->size) != 0) {
-        return LIGHTQ_ENOMEM;
-    }
-    memcpy(zmq_msg_data(&message), frame->bytes, frame->size);
-    if (zmq_msg_send(&message, conn->dealer, ZMQ_DONTWAIT | (payload != NULL ? ZMQ_SNDMORE : 0)) < 0) {
-        zmq_msg_close(&message);
+    if (!lq_link_is_open(&conn->link)) {
         return LIGHTQ_ECONNECT;
     }
     conn->sent_us = conn->io->now_us;
-    if (payload == NULL) {
-        return LIGHTQ_OK;
-    }
-    lq_slab_ref(payload);
-    if (zmq_msg_init_data(&message, payload->bytes, payload->size, release_slab, payload) != 0) {
-        lq_slab_unref(payload);
-        zmq_msg_init(&message); /* the server refuses the half of it */
-    }
-    if (zmq_msg_send(&message, conn->dealer, ZMQ_DONTWAIT) < 0) {
-        zmq_msg_close(&message);
-        return LIGHTQ_ECONNECT;
-    }
-    return LIGHTQ_OK;
+    return lq_link_send(&conn->link, frame->bytes, frame->size, payload);
 }
 
 static lightq_status put_together(struct lq_conn *conn, uint16_t type, uint64_t group, uint64_t correlation,
@@ -333,14 +307,14 @@ static void *take_answer(struct lq_conn *conn, const struct lq_envelope *envelop
     return reply.body;
 }
 
-static void take_pushed(struct lq_conn *conn, const struct lq_envelope *envelope, void *body, zmq_msg_t *payload)
+static void take_pushed(struct lq_conn *conn, const struct lq_envelope *envelope, void *body, struct lq_slab *payload)
 {
     struct lq_stream *stream = NULL;
     switch (envelope->type) {
     case LQ_MESSAGE_DELIVER: {
         const Lightq__Wire__Deliver *deliver = body;
         HASH_FIND(hh, conn->streams, &deliver->subscription, sizeof deliver->subscription, stream);
-        if (stream != NULL) { /* otherwise it was closed meanwhile */
+        if (stream != NULL && payload != NULL) { /* otherwise it was closed meanwhile, or is no delivery */
             stream->on_deliver(stream, deliver, payload);
         }
         break;
@@ -373,14 +347,14 @@ static void take_pushed(struct lq_conn *conn, const struct lq_envelope *envelope
     }
 }
 
-static void take_message(struct lq_conn *conn, zmq_msg_t *frame, zmq_msg_t *payload, bool has_payload)
+static void take_message(struct lq_conn *conn, const struct lq_link_message *message)
 {
     struct lq_err err;
     struct lq_envelope envelope;
     const uint8_t *bytes;
     void *body = NULL;
-    lightq_status status = lq_frame_decode(zmq_msg_data(frame), zmq_msg_size(frame), &envelope, &bytes, &err);
-    if (status == LIGHTQ_OK && ((envelope.flags & LQ_ENVELOPE_FLAG_PAYLOAD) != 0) != has_payload) {
+    lightq_status status = lq_frame_decode(message->frame, message->frame_size, &envelope, &bytes, &err);
+    if (status == LIGHTQ_OK && ((envelope.flags & LQ_ENVELOPE_FLAG_PAYLOAD) != 0) != (message->payload != NULL)) {
         status = lq_err_set(&err, LIGHTQ_EPROTO, "the payload flag and the frames do not agree");
     }
     if (status == LIGHTQ_OK) {
@@ -396,84 +370,35 @@ static void take_message(struct lq_conn *conn, zmq_msg_t *frame, zmq_msg_t *payl
     if (lq_message_is_answer(envelope.type)) {
         body = take_answer(conn, &envelope, body);
     } else {
-        take_pushed(conn, &envelope, body, payload);
+        take_pushed(conn, &envelope, body, message->payload);
     }
     lq_codec_free(body);
 }
 
-/* One message of up to two frames. False: none is there. */
-static bool receive_message(struct lq_conn *conn)
+bool lq_conn_receive(struct lq_conn *conn)
 {
-    zmq_msg_t frame, payload, beyond;
-    zmq_msg_init(&frame);
-    if (zmq_msg_recv(&frame, conn->dealer, ZMQ_DONTWAIT) < 0) {
-        zmq_msg_close(&frame);
+    struct lq_link_message message;
+    struct lq_err err;
+    if (!lq_link_is_open(&conn->link)) {
         return false;
     }
-    bool has_payload = zmq_msg_more(&frame);
-    bool too_many = false;
-    zmq_msg_init(&payload);
-    if (has_payload) {
-        zmq_msg_recv(&payload, conn->dealer, ZMQ_DONTWAIT);
-        bool more = zmq_msg_more(&payload);
-        too_many = more;
-        while (more) {
-            zmq_msg_init(&beyond);
-            more = zmq_msg_recv(&beyond, conn->dealer, ZMQ_DONTWAIT) >= 0 && zmq_msg_more(&beyond);
-            zmq_msg_close(&beyond);
-        }
+    switch (lq_link_receive(&conn->link, &message)) {
+    case LQ_LINK_NOTHING:
+        return false;
+    case LQ_LINK_IS_LOST:
+        lq_conn_lose(conn, conn->link.why.status, conn->link.why.text);
+        return false;
+    case LQ_LINK_MESSAGE:
+        break;
     }
     conn->received_us = conn->io->now_us;
     conn->suspect = false;
-    if (too_many) {
-        struct lq_err err;
+    if (message.too_many) {
         lq_err_set(&err, LIGHTQ_EPROTO, "a message of more than two frames");
         spoiled(conn, &err);
     } else {
-        take_message(conn, &frame, &payload, has_payload);
+        take_message(conn, &message);
     }
-    zmq_msg_close(&frame);
-    zmq_msg_close(&payload);
-    return true;
-}
-
-/* One event of the socket's monitor: all that are asked for mean that the connection is lost or did not come about. */
-static bool receive_event(struct lq_conn *conn)
-{
-    zmq_msg_t event, address;
-    zmq_msg_init(&event);
-    if (zmq_msg_recv(&event, conn->monitor, ZMQ_DONTWAIT) < 0) {
-        zmq_msg_close(&event);
-        return false;
-    }
-    uint16_t number = 0;
-    if (zmq_msg_size(&event) >= MONITOR_HEAD_SIZE) {
-        memcpy(&number, zmq_msg_data(&event), sizeof number);
-    }
-    if (zmq_msg_more(&event)) {
-        zmq_msg_init(&address);
-        zmq_msg_recv(&address, conn->monitor, ZMQ_DONTWAIT);
-        zmq_msg_close(&address);
-    }
-    zmq_msg_close(&event);
-    char text[PROBLEM_BYTES];
-    const char *what = number == ZMQ_EVENT_DISCONNECTED ? "lost the connection to"
-                       : number == ZMQ_EVENT_CLOSED     ? "cannot connect to"
-                                                        : "what listens is not a LightQ server at";
-    snprintf(text, sizeof text, "%s %s", what, conn->address);
-    lq_conn_lose(conn, LIGHTQ_ECONNECT, text);
-    return true;
-}
-
-bool lq_conn_receive(struct lq_conn *conn)
-{
-    /* Answers before the news of the loss: what was answered is known. */
-    if (conn->dealer != NULL && receive_message(conn)) {
-        return conn->dealer != NULL;
-    }
-    if (conn->dealer == NULL || !conn->has_event) {
-        return false;
-    }
-    conn->has_event = false;
-    return receive_event(conn) && conn->dealer != NULL;
+    lq_slab_unref(message.payload);
+    return lq_link_is_open(&conn->link);
 }

@@ -42,9 +42,7 @@ lightq_status lightq_consumer_new(struct lightq *client, struct lightq_consumer 
 
 void lq_parcel_free(struct lq_parcel *parcel)
 {
-    if (parcel->kind == LQ_PARCEL_BATCH) {
-        zmq_msg_close(&parcel->payload);
-    }
+    lq_slab_unref(parcel->payload);
     free(parcel->error);
     free(parcel);
 }
@@ -108,7 +106,7 @@ static void drop_current(struct lightq_consumer *consumer)
         pthread_mutex_lock(&consumer->lock);
         if (parcel->generation == parcel->feed->generation) {
             parcel->feed->returned_messages += parcel->count;
-            parcel->feed->returned_bytes += zmq_msg_size(&parcel->payload);
+            parcel->feed->returned_bytes += parcel->payload->size;
         }
         pthread_mutex_unlock(&consumer->lock);
         lq_io_post(&consumer->client->io, &consumer->command);
@@ -258,8 +256,7 @@ static bool give(struct lightq_consumer *consumer, struct lightq_event *event)
             fill_event(consumer, event);
             return true;
         }
-        lightq_status status =
-            lq_batch_open(&consumer->batch, zmq_msg_data(&parcel->payload), zmq_msg_size(&parcel->payload), &err);
+        lightq_status status = lq_batch_open(&consumer->batch, parcel->payload->bytes, parcel->payload->size, &err);
         if (status != LIGHTQ_OK) {
             consumer->batch = (struct lq_batch){.unpacked = NULL};
             if (on_damaged(consumer, &err, event)) {

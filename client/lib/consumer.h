@@ -83,9 +83,9 @@ struct lq_parcel {
     enum lq_parcel_kind kind;
     struct lq_feed *feed; /* NULL: an error of the whole client */
     uint64_t generation;
-    zmq_msg_t payload;   /* BATCH */
-    int64_t base_offset; /* BATCH; END: the end; ERROR: where */
-    int64_t wanted;      /* messages below this are skipped */
+    struct lq_slab *payload; /* BATCH; a reference */
+    int64_t base_offset;     /* BATCH; END: the end; ERROR: where */
+    int64_t wanted;          /* messages below this are skipped */
     uint32_t count;
     int64_t first, end; /* ERROR */
     struct lightq_error *error;

@@ -172,18 +172,18 @@ static void distrust(struct lq_feed *feed)
 /* ---- deliveries */
 
 /* Whether the delivery is a batch and goes on where the last one ended. */
-static bool is_sound(const struct lq_feed *feed, const Lightq__Wire__Deliver *deliver, zmq_msg_t *payload)
+static bool is_sound(const struct lq_feed *feed, const Lightq__Wire__Deliver *deliver, const struct lq_slab *payload)
 {
     struct lq_batch_head head;
     uint64_t next = (uint64_t)feed->next_offset;
-    return lq_batch_head_decode(zmq_msg_data(payload), zmq_msg_size(payload), &head, NULL) == LIGHTQ_OK &&
+    return lq_batch_head_decode(payload->bytes, payload->size, &head, NULL) == LIGHTQ_OK &&
            head.record_count == deliver->message_count &&
            deliver->base_offset <= (uint64_t)INT64_MAX - head.record_count && deliver->base_offset <= next &&
            deliver->first_wanted <= next && feed->credit_messages > -(int64_t)LQ_BATCH_RECORDS_MAX &&
            feed->credit_bytes > -(int64_t)LQ_ENTRY_BYTES_MAX;
 }
 
-static void on_deliver(struct lq_stream *stream, const Lightq__Wire__Deliver *deliver, zmq_msg_t *payload)
+static void on_deliver(struct lq_stream *stream, const Lightq__Wire__Deliver *deliver, struct lq_slab *payload)
 {
     struct lq_feed *feed = lq_container(stream, struct lq_feed, stream);
     if (feed->next_offset == LQ_POSITION_UNKNOWN || !is_sound(feed, deliver, payload)) {
@@ -191,7 +191,7 @@ static void on_deliver(struct lq_stream *stream, const Lightq__Wire__Deliver *de
         return;
     }
     int64_t behind = (int64_t)deliver->base_offset + deliver->message_count;
-    size_t size = zmq_msg_size(payload);
+    size_t size = payload->size;
     feed->credit_messages -= deliver->message_count;
     feed->credit_bytes -= (int64_t)size;
     if (behind <= feed->next_offset) {
@@ -203,8 +203,7 @@ static void on_deliver(struct lq_stream *stream, const Lightq__Wire__Deliver *de
         distrust(feed); /* it comes again when there is memory */
         return;
     }
-    zmq_msg_init(&parcel->payload);
-    zmq_msg_move(&parcel->payload, payload);
+    parcel->payload = lq_slab_ref(payload);
     parcel->base_offset = (int64_t)deliver->base_offset;
     parcel->wanted = feed->next_offset;
     parcel->count = deliver->message_count;

@@ -19,6 +19,7 @@
 #define RECEIVE_ROUNDS  64      /* of one connection before the others have their turn */
 #define FRAME_BYTES_MAX (LQ_CLIENT_BODY_BYTES_MAX + LQ_ENVELOPE_BYTES_MAX)
 #define US_PER_S        1000000u
+#define US_PER_MS       1000u
 #define NS_PER_US       1000u
 
 /* ---- the mailbox */
@@ -219,15 +220,21 @@ static bool has_active(const struct lq_io *io)
     return false;
 }
 
-/* The descriptors to sleep on: ours, then two of each open connection. */
+static void flush_all(struct lq_io *io)
+{
+    for (struct lq_conn *conn = io->conns; conn != NULL; conn = conn->hh.next) {
+        lq_conn_flush(conn);
+    }
+}
+
+/* The descriptors to sleep on: ours, then that of each open connection. */
 static size_t gather_descriptors(struct lq_io *io)
 {
     size_t count = 0;
     io->polled[count++] = (struct pollfd){.fd = io->wake_fd, .events = POLLIN};
-    for (struct lq_conn *conn = io->conns; conn != NULL && count + 2 <= io->polled_capacity; conn = conn->hh.next) {
-        if (conn->dealer != NULL) {
-            io->polled[count++] = (struct pollfd){.fd = conn->dealer_fd, .events = POLLIN};
-            io->polled[count++] = (struct pollfd){.fd = conn->monitor_fd, .events = POLLIN};
+    for (struct lq_conn *conn = io->conns; conn != NULL && count < io->polled_capacity; conn = conn->hh.next) {
+        if (lq_link_is_open(&conn->link)) {
+            io->polled[count++] = (struct pollfd){.fd = conn->link.fd, .events = lq_link_events(&conn->link)};
         }
     }
     return count;
@@ -236,11 +243,9 @@ static size_t gather_descriptors(struct lq_io *io)
 static void mark_active(struct lq_io *io)
 {
     size_t at = 1;
-    for (struct lq_conn *conn = io->conns; conn != NULL && at + 2 <= io->polled_capacity; conn = conn->hh.next) {
-        if (conn->dealer != NULL) {
-            conn->active = io->polled[at].revents != 0 || io->polled[at + 1].revents != 0;
-            conn->has_event = io->polled[at + 1].revents != 0;
-            at += 2;
+    for (struct lq_conn *conn = io->conns; conn != NULL && at < io->polled_capacity; conn = conn->hh.next) {
+        if (lq_link_is_open(&conn->link)) {
+            conn->active = io->polled[at++].revents != 0;
         }
     }
 }
@@ -274,8 +279,9 @@ static void sleep_until_something(struct lq_io *io)
 
 static void say_bye(struct lq_io *io)
 {
+    uint64_t deadline_us = io->now_us + (uint64_t)atomic_load(&io->linger_ms) * US_PER_MS;
     for (struct lq_conn *conn = io->conns; conn != NULL; conn = conn->hh.next) {
-        lq_conn_bye(conn, atomic_load(&io->linger_ms));
+        lq_conn_bye(conn, deadline_us);
     }
 }
 
@@ -290,7 +296,9 @@ static void *thread_main(void *context)
             general_tick(io);
         }
         observers_tick(io);
+        flush_all(io); /* before the application is told of what came, which takes a while */
         end_turn(io);
+        flush_all(io);
         sleep_until_something(io);
     }
     run_mailbox(io);
@@ -346,9 +354,6 @@ static void release(struct lq_io *io)
 {
     lq_meta_free(io->meta);
     lq_conns_free(io);
-    if (io->zmq != NULL) {
-        zmq_ctx_term(io->zmq);
-    }
     if (io->wake_fd >= 0) {
         close(io->wake_fd);
     }
@@ -362,12 +367,10 @@ static void release(struct lq_io *io)
 static lightq_status prepare(struct lq_io *io, struct lightq_error *error)
 {
     io->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    io->zmq = zmq_ctx_new();
-    if (io->wake_fd < 0 || io->zmq == NULL) {
-        return lq_error_set(error, LIGHTQ_ELIMIT, "cannot make an eventfd or a ZeroMQ context: %s", strerror(errno));
+    if (io->wake_fd < 0) {
+        return lq_error_set(error, LIGHTQ_ELIMIT, "cannot make an eventfd: %s", strerror(errno));
     }
-    zmq_ctx_set(io->zmq, ZMQ_MAX_SOCKETS, 2 * LQ_CONNS_MAX + 1);
-    io->polled_capacity = 2 * LQ_CONNS_MAX + 1;
+    io->polled_capacity = LQ_CONNS_MAX + 1;
     io->polled = calloc(io->polled_capacity, sizeof *io->polled);
     io->meta = lq_meta_new(io);
     if (io->polled == NULL || io->meta == NULL) {

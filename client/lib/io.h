@@ -55,7 +55,6 @@ struct lq_meta;
 struct lq_io {
     struct lq_client_options options; /* a copy, which never changes */
     struct lq_clock *clock;
-    void *zmq; /* the ZeroMQ context */
     int wake_fd;
     pthread_t thread;
 
@@ -82,7 +81,6 @@ struct lq_io {
     struct lq_conn *conns; /* hash by address */
     size_t conn_count;
     uint64_t next_correlation;
-    uint64_t monitor_count;
     struct lq_meta *meta;
     struct lq_observer *observers;
     struct lq_writer frame; /* where frames are put together */

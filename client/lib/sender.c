@@ -118,6 +118,13 @@ static bool has_leader(struct lq_lane *lane)
     return lq_conn_want(lane->conn);
 }
 
+/* Batches of a lane that may be under way at once. */
+static uint64_t under_way_max(const struct lq_lane *lane)
+{
+    const struct lq_client_options *options = &io_of(lane)->options;
+    return options->idempotence ? options->inflight_max : 1;
+}
+
 void lq_sender_pump(struct lq_lane *lane)
 {
     struct lq_io *io = io_of(lane);
@@ -128,10 +135,9 @@ void lq_sender_pump(struct lq_lane *lane)
         return;
     }
     const struct lq_bundle *previous = NULL;
-    uint64_t under_way_max = io->options.idempotence ? io->options.inflight_max : 1;
+    uint64_t most = under_way_max(lane);
     uint64_t under_way = 0;
-    for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL && under_way < under_way_max;
-         bundle = bundle->next) {
+    for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL && under_way < most; bundle = bundle->next) {
         if (lane->draining && (bundle->slab == NULL || bundle->base_sequence >= lane->hole) &&
             bundle->state != LQ_BUNDLE_RESOLVED) {
             return;
@@ -159,7 +165,18 @@ static void activate(struct lq_lane *lane)
     }
 }
 
-/* With the lock. An open batch goes when it has nothing to wait for: no other is under way, or it has lingered. */
+/* Whether one batch more could be sent at once. */
+static bool has_room(const struct lq_lane *lane)
+{
+    uint64_t left = under_way_max(lane);
+    for (const struct lq_bundle *bundle = lane->batches.first; bundle != NULL && left > 0; bundle = bundle->next) {
+        left--;
+    }
+    return left > 0;
+}
+
+/* With the lock. An open batch goes when it has nothing to wait for: no other is under way, or it has lingered and may
+ * be sent at once. While it may not, it grows. */
 static void take_over(struct lq_lane *lane, bool flush)
 {
     struct lightq_producer *producer = producer_of(lane);
@@ -167,7 +184,7 @@ static void take_over(struct lq_lane *lane, bool flush)
     uint64_t linger_us = io->options.linger_ms * US_PER_MS;
     lq_bundles_move(&lane->batches, &lane->closed);
     if (lane->open != NULL) {
-        bool lingered = io->now_us >= lane->open->created_us + linger_us;
+        bool lingered = io->now_us >= lane->open->created_us + linger_us && has_room(lane);
         if (lane->batches.first == NULL || lingered || flush || atomic_load(&producer->flushing) > 0) {
             lq_bundles_append(&lane->batches, lane->open);
             lane->open = NULL;
