@@ -218,6 +218,23 @@ static lightq_status judge_replace(const struct lq_meta *meta, const struct lq_j
     return LIGHTQ_OK;
 }
 
+/* A replica of the meta group that works, and asks to be rebuilt for rot in its files: it ends as soon as it may, so it
+ * may only while every other voter works too. */
+static bool is_missed(const struct lq_meta *meta, uint32_t node)
+{
+    struct lq_group_status status;
+    bool works = false;
+    bool others_work = true;
+    lq_group_status(meta->group, &status);
+    for (unsigned i = 0; i < status.replica_count; i++) {
+        const struct lq_replica_status *server = &status.replicas[i];
+        bool is_it = lq_replica_node(server->id) == node;
+        works = works || (is_it && server->online);
+        others_work = others_work && (is_it || server->role != LQ_ROLE_VOTER || server->online);
+    }
+    return works && !others_work;
+}
+
 /* Only while the others can do without it: they have a leader, which needs a majority of them. */
 static lightq_status judge_rebuild(const struct lq_meta *meta, const struct lq_job *job,
                                    struct lq_catalog_command *command, struct lq_err *err)
@@ -228,6 +245,12 @@ static lightq_status judge_rebuild(const struct lq_meta *meta, const struct lq_j
         return lq_err_set(err, LIGHTQ_ENOLEADER,
                           "group %" PRIu64 " has no leader: it cannot do without the replica on node %" PRIu32,
                           request->group, request->node);
+    }
+    if (request->group == LQ_META_GROUP && is_missed(meta, request->node)) {
+        return lq_err_set(err, LIGHTQ_ENOTREADY,
+                          "not every other voter of the meta group is at work: the replica on node %" PRIu32
+                          " is needed as it is",
+                          request->node);
     }
     *command = (struct lq_catalog_command){
         .type = LQ_CATALOG_REBUILD,

@@ -39,10 +39,12 @@ static void report_group(struct lq_group *group, struct lq_replica_report *repor
 static void report_partition(const struct lq_replica *replica, struct lq_replica_report *report)
 {
     report->incarnation = replica->incarnation;
-    report->status = replica->state == LQ_REPLICA_OPEN || replica->state == LQ_REPLICA_RETIRING ? LIGHTQ_OK
-                     : replica->state == LQ_REPLICA_BROKEN && replica->rebuild                  ? LIGHTQ_EDAMAGED
-                     : replica->state == LQ_REPLICA_BROKEN                                      ? LIGHTQ_ESTOPPED
-                                                                                                : LIGHTQ_ENOTREADY;
+    bool open = replica->state == LQ_REPLICA_OPEN;
+    bool broken = replica->state == LQ_REPLICA_BROKEN;
+    report->status = (open || broken) && replica->rebuild            ? LIGHTQ_EDAMAGED
+                     : open || replica->state == LQ_REPLICA_RETIRING ? LIGHTQ_OK
+                     : broken                                        ? LIGHTQ_ESTOPPED
+                                                                     : LIGHTQ_ENOTREADY;
     (void)snprintf(report->text, sizeof report->text, "%s", lq_meta_replica_text(replica->meta, replica->group));
     if (replica->handle == NULL) {
         return;

@@ -102,6 +102,22 @@ static bool can_do_without(const struct led *led, lq_replica_id id)
     return voters > 0 && online >= voters / 2 + 1;
 }
 
+/* A server that is superseded and still works, as one in whose files rot was found: it may have good copies of what
+ * others have not. It goes only when, without it, there are as many voters at work as are wanted, but for one; so such
+ * servers are replaced one after the other. */
+static bool is_time_for(const struct led *led, const struct lq_replica_status *server)
+{
+    unsigned others = 0;
+    if (!server->online || server->lost_data) {
+        return true;
+    }
+    for (unsigned i = 0; i < led->status.replica_count; i++) {
+        const struct lq_replica_status *other = &led->status.replicas[i];
+        others += other->id != server->id && other->role == LQ_ROLE_VOTER && other->online;
+    }
+    return others + 1 >= led->targets.count;
+}
+
 /* True: a step was made or must be waited for. */
 static bool change(const struct led *led, enum lq_change what, lq_replica_id id)
 {
@@ -135,7 +151,8 @@ static bool remove_dead(const struct led *led)
     for (unsigned i = 0; i < led->status.replica_count; i++) {
         const struct lq_replica_status *server = &led->status.replicas[i];
         if (server->id != led->status.self && find_target(&led->targets, server->id) == NULL &&
-            is_dead(led, server->id) && (server->role != LQ_ROLE_VOTER || can_do_without(led, server->id))) {
+            is_dead(led, server->id) &&
+            (server->role != LQ_ROLE_VOTER || (can_do_without(led, server->id) && is_time_for(led, server)))) {
             return change(led, LQ_CHANGE_REMOVE, server->id);
         }
     }

@@ -229,7 +229,7 @@ static void on_meta_rebuilt(struct lq_meta *meta, void *data, const struct lq_le
     meta->asked = false;
     meta->again_us = lq_meta_now_us(meta) + AGAIN_MS * LQ_MICROS_PER_MILLI;
     if (reply->status == LIGHTQ_OK && reply->incarnation > meta->options.identity->meta_incarnation) {
-        renew_meta_group(meta, reply->incarnation);
+        meta->renew_to = reply->incarnation;
     } else if (reply->status != LIGHTQ_OK) {
         lq_log(WARN, "the meta group's replica is not rebuilt yet", "status", lightq_status_name(reply->status), "why",
                reply->text);
@@ -245,13 +245,33 @@ static uint32_t wanted_incarnation(const struct lq_meta *meta)
     return is_me ? node->meta_incarnation : 0;
 }
 
+/* What the search for rot says: as a leader this replica hands over and stops, else it goes on until it is rebuilt. Not
+ * in the same moment: that another node is away is known after a while only. */
+static void look_for_rot(struct lq_meta *meta, uint64_t now_us)
+{
+    uint64_t index;
+    const struct lq_err *rot = meta->state == LQ_META_OPEN ? lq_rlog_rot(lq_group_log(meta->group), &index) : NULL;
+    if (meta->state == LQ_META_OPEN && (rot != NULL) != meta->rebuild) {
+        meta->rebuild = rot != NULL;
+        meta->again_us = now_us + 2 * AGAIN_MS * LQ_MICROS_PER_MILLI;
+        return;
+    }
+    if (rot != NULL && meta->leading) {
+        lq_group_unreadable(meta->group, LIGHTQ_ECORRUPT, index);
+    }
+}
+
 static void tick_meta_group(struct lq_meta *meta)
 {
     uint64_t now_us = lq_meta_now_us(meta);
     if (now_us < meta->again_us || meta->asked) {
         return;
     }
-    if (meta->state == LQ_META_BROKEN && meta->rebuild) {
+    look_for_rot(meta, now_us);
+    if (now_us < meta->again_us) {
+        return;
+    }
+    if (meta->state != LQ_META_CLOSED && meta->rebuild) {
         const struct lq_letter_request letter = {.verb = LQ_REQUEST_REBUILD,
                                                  .group = LQ_META_GROUP,
                                                  .node = lq_meta_self(meta),

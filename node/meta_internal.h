@@ -190,7 +190,7 @@ struct lq_replica {
     struct lq_group *handle;
     struct lq_partition_watcher watcher;
     bool known;            /* the catalog has spoken of it */
-    bool rebuild;          /* BROKEN for good: a new incarnation is needed */
+    bool rebuild;          /* BROKEN for good, or OPEN and damaged: a new incarnation is needed */
     bool asked;            /* a rebuild or a retirement is asked for */
     bool reported_leading; /* what the others were told */
     uint64_t reported_term;

@@ -67,6 +67,10 @@ static void write_store(const struct lq_store_counters *counters, struct lq_writ
                  counters->cache_hits);
     write_metric(out, "counter", "store_cache_misses_total", "Entries asked for and not in memory.",
                  counters->cache_misses);
+    write_metric(out, "counter", "store_scrubbed_bytes_total", "Bytes read in search of rot.", counters->scrub_bytes);
+    write_metric(out, "counter", "store_scrub_passes_total", "Searches for rot that went through all files.",
+                 counters->scrub_passes);
+    write_metric(out, "counter", "store_scrub_errors_total", "Files found bad by these.", counters->scrub_errors);
     write_metric(out, "gauge", "store_oldest_pending_microseconds",
                  "How long the oldest write has waited for its sync.", counters->oldest_pending_us);
 }

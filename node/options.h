@@ -54,6 +54,10 @@
       "Size of a partition's files; what is trimmed goes by whole files.")                                             \
     X(SIZE, journal_bytes, "journal.bytes", 64 << 10, UINT64_C(4) << 30, "64m", "bytes", false,                        \
       "Size of the shared journal's files.")                                                                           \
+    X(SIZE, scrub_bytes, "scrub.bytes.per.second", 0, UINT64_C(1) << 40, "8m", "bytes", false,                         \
+      "Bytes a second of stored files read in search of rot that nobody else would see; 0 for none.")                  \
+    X(DURATION, scrub_interval_ms, "scrub.interval", 1000, UINT64_C(365) * 24 * 3600 * 1000, "168h", "", false,        \
+      "From the begin of one such search through all files to the begin of the next, at least.")                       \
     X(SIZE, disk_reserve_bytes, "disk.reserve.bytes", 1 << 20, UINT64_C(1) << 40, "64m", "bytes", false,               \
       "Free disk space below which no more messages are taken, while reading and trimming go on.")                     \
     X(DURATION, raft_election_ms, "raft.election.ms", 50, 60000, "1s", "", false,                                      \

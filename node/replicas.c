@@ -408,6 +408,36 @@ static void on_rebuild_answered(struct lq_meta *meta, void *data, const struct l
     }
 }
 
+/* What the search for rot says: an open replica that is damaged goes on, and is to be rebuilt. Not in the same moment:
+ * that another node is away is known after a while only. */
+static void look_for_rot(struct lq_replica *replica, uint64_t now_us)
+{
+    uint64_t index;
+    if (replica->state != LQ_REPLICA_OPEN) {
+        return;
+    }
+    const struct lq_err *rot = lq_rlog_rot(lq_group_log(replica->handle), &index);
+    if ((rot != NULL) != replica->rebuild) { /* it may have been trimmed away */
+        replica->rebuild = rot != NULL;
+        replica->again_us = now_us + REBUILD_MS * LQ_MICROS_PER_MILLI;
+        set_text(replica, rot != NULL ? rot->text : "");
+    }
+}
+
+/* It hands over, and stops when the others can do without it: as when a consumer finds what cannot be read. */
+static void stop_leading(struct lq_replica *replica)
+{
+    uint64_t index;
+    struct lq_group_status status;
+    if (replica->state != LQ_REPLICA_OPEN) {
+        return;
+    }
+    lq_group_status(replica->handle, &status);
+    if (status.leading && lq_rlog_rot(lq_group_log(replica->handle), &index) != NULL) {
+        lq_group_unreadable(replica->handle, LIGHTQ_ECORRUPT, index);
+    }
+}
+
 static void ask_for_rebuild(struct lq_replica *replica)
 {
     const struct lq_letter_request letter = {.verb = LQ_REQUEST_REBUILD,
@@ -445,13 +475,16 @@ static void tick_replica(struct lq_replica *replica)
         replica->retain_us = now_us + meta->options.retain_ms * LQ_MICROS_PER_MILLI;
         lq_partition_retain(replica->partition);
     }
+    look_for_rot(replica, now_us);
     if (now_us < replica->again_us || replica->asked) {
         return;
     }
     if (replica->state == LQ_REPLICA_RETIRING) {
         replica->again_us = now_us + RETIRE_MS * LQ_MICROS_PER_MILLI;
         ask_whether_out(replica);
-    } else if (replica->state == LQ_REPLICA_BROKEN && replica->rebuild && replica->known) {
+    } else if ((replica->state == LQ_REPLICA_BROKEN || replica->state == LQ_REPLICA_OPEN) && replica->rebuild &&
+               replica->known) {
+        stop_leading(replica);
         ask_for_rebuild(replica);
     } else if (replica->state == LQ_REPLICA_BROKEN && !replica->rebuild && replica->handle == NULL) {
         move_to(replica, LQ_REPLICA_WAITING);
@@ -533,8 +566,7 @@ const char *lq_meta_replica_text(const struct lq_meta *meta, uint64_t group)
     switch (replica->state) {
     case LQ_REPLICA_WAITING:
         return "opening";
-    case LQ_REPLICA_OPEN:
-        return "";
+    case LQ_REPLICA_OPEN: /* with a text when it is damaged all the same */
     case LQ_REPLICA_BROKEN:
         return replica->text;
     case LQ_REPLICA_RETIRING:

@@ -141,6 +141,8 @@ lightq_status lq_shard_open_store(struct lq_shard *shard, struct lq_err *err)
         .segment_bytes = options->segment_bytes,
         .journal_bytes = options->journal_bytes,
         .cache_bytes = options->cache_bytes,
+        .scrub_bytes_per_second = options->scrub_bytes,
+        .scrub_interval_ms = options->scrub_interval_ms,
     };
     lightq_status status = lq_store_open(shard->io, shard->clock, &store, &shard->store, err);
     if (status == LIGHTQ_EDAMAGED) {

@@ -46,6 +46,7 @@ struct cluster_options {
     uint64_t seed;
     bool reorder;
     uint64_t segment_bytes; /* 0: 64 KiB */
+    bool scrub;             /* rot is searched for all the time */
 };
 
 struct cluster *cluster_new(const struct cluster_options *options);
