@@ -300,7 +300,7 @@ bool lq_neighbours_need_turn(const struct lq_meta *meta)
 
 static struct lq_meta_request *request_of(struct lq_mail *mail)
 {
-    return (struct lq_meta_request *)((char *)mail - offsetof(struct lq_meta_request, mail));
+    return (void *)((char *)mail - offsetof(struct lq_meta_request, mail));
 }
 
 static void on_request_home(struct lq_mail *mail, struct lq_house *house, struct lq_meta *meta)
