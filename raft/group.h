@@ -27,6 +27,10 @@
 #define HASH_NONFATAL_OOM 1 /* HASH_ADD leaves hh.tbl NULL instead of ending the process */
 #include <uthash.h>
 
+/* Groups are far apart in memory, and each heartbeat looks one up: chains of one or two instead of ten. */
+#undef HASH_BKT_CAPACITY_THRESH
+#define HASH_BKT_CAPACITY_THRESH 3U
+
 #include "raft/host.h"
 #include "raft/rpc.h"
 #include "raft/trace.h"
@@ -119,8 +123,7 @@ struct lq_group {
 
     /* time: host milliseconds, libraft's are shift_ms ahead */
     uint64_t shift_ms, step_ms;
-    uint64_t due_ms;   /* as it stands in the heap: never later than the real one */
-    size_t heap_at;    /* 1-based; 0: not in it */
+    size_t heap_at;    /* in the host's heap of times, 1-based; 0: not in it */
     uint64_t retry_ms; /* when entries or pieces that a full queue held up are tried again; LQ_NEVER: none are */
 
     /* what must be durable before anything may be said */
@@ -325,6 +328,12 @@ struct lq_host_peer {
     bool confined; /* to group 0 */
 };
 
+/* A group in the heap of those that wait for a time. */
+struct lq_host_time {
+    uint64_t due_ms; /* never later than the real one */
+    struct lq_group *group;
+};
+
 struct lq_host {
     uint32_t node;
     unsigned election_ms, heartbeat_ms, stall_ms, tick_ms, failover_min_ms, failover_max_ms;
@@ -339,7 +348,7 @@ struct lq_host {
     struct lq_group *groups;
     struct lq_host_peer *peers, *gathering;
     struct lq_group *dirty_first, *dirty_last;
-    struct lq_group **heap; /* 1-based */
+    struct lq_host_time *heap; /* 1-based */
     size_t heap_count, heap_capacity;
     struct lq_read *reads;
     struct lq_rpc_scratch scratch;

@@ -242,7 +242,7 @@ uint64_t lq_host_deadline_us(struct lq_host *host)
     if (host->groups == NULL) {
         return LQ_NEVER;
     }
-    uint64_t due = host->heap_count == 0 ? LQ_NEVER : host->heap[1]->due_ms;
+    uint64_t due = host->heap_count == 0 ? LQ_NEVER : host->heap[1].due_ms;
     due = due < host->status_ms ? due : host->status_ms;
     return round_up(due, host->tick_ms) * 1000; /* all groups of a tick together */
 }
@@ -262,8 +262,8 @@ static void drain_tick(struct lq_host *host)
 void lq_host_tick(struct lq_host *host)
 {
     lq_host_now(host);
-    while (host->heap_count != 0 && host->heap[1]->due_ms <= host->now_ms) {
-        struct lq_group *group = host->heap[1];
+    while (host->heap_count != 0 && host->heap[1].due_ms <= host->now_ms) {
+        struct lq_group *group = host->heap[1].group;
         uint64_t due = lq_group_due(group);
         if (due <= host->now_ms) {
             lq_group_tick(group);

@@ -46,36 +46,36 @@ static void undirty(struct lq_group *group)
 
 /* ---- the heap of groups that wait for a time ---- */
 
-static void heap_put(struct lq_host *host, size_t at, struct lq_group *group)
+static void heap_put(struct lq_host *host, size_t at, struct lq_host_time time)
 {
-    host->heap[at] = group;
-    group->heap_at = at;
+    host->heap[at] = time;
+    time.group->heap_at = at;
 }
 
 static void heap_up(struct lq_host *host, size_t at)
 {
-    struct lq_group *group = host->heap[at];
-    for (; at > 1 && host->heap[at / 2]->due_ms > group->due_ms; at /= 2) {
+    struct lq_host_time time = host->heap[at];
+    for (; at > 1 && host->heap[at / 2].due_ms > time.due_ms; at /= 2) {
         heap_put(host, at, host->heap[at / 2]);
     }
-    heap_put(host, at, group);
+    heap_put(host, at, time);
 }
 
 static void heap_down(struct lq_host *host, size_t at)
 {
-    struct lq_group *group = host->heap[at];
+    struct lq_host_time time = host->heap[at];
     for (;;) {
         size_t child = at * 2;
-        if (child < host->heap_count && host->heap[child + 1]->due_ms < host->heap[child]->due_ms) {
+        if (child < host->heap_count && host->heap[child + 1].due_ms < host->heap[child].due_ms) {
             child++;
         }
-        if (child > host->heap_count || host->heap[child]->due_ms >= group->due_ms) {
+        if (child > host->heap_count || host->heap[child].due_ms >= time.due_ms) {
             break;
         }
         heap_put(host, at, host->heap[child]);
         at = child;
     }
-    heap_put(host, at, group);
+    heap_put(host, at, time);
 }
 
 static void heap_remove(struct lq_group *group)
@@ -86,11 +86,11 @@ static void heap_remove(struct lq_group *group)
         return;
     }
     group->heap_at = 0;
-    struct lq_group *last = host->heap[host->heap_count--];
-    if (last != group) {
+    struct lq_host_time last = host->heap[host->heap_count--];
+    if (last.group != group) {
         heap_put(host, at, last);
         heap_up(host, at);
-        heap_down(host, last->heap_at);
+        heap_down(host, last.group->heap_at);
     }
 }
 
@@ -101,7 +101,7 @@ static lightq_status heap_reserve(struct lq_host *host)
         return LIGHTQ_OK;
     }
     size_t capacity = host->heap_capacity == 0 ? 16 : host->heap_capacity * 2;
-    struct lq_group **heap = realloc(host->heap, capacity * sizeof(struct lq_group *));
+    struct lq_host_time *heap = realloc(host->heap, capacity * sizeof *heap);
     if (heap == NULL) {
         return LIGHTQ_ENOMEM;
     }
@@ -115,16 +115,18 @@ static lightq_status heap_reserve(struct lq_host *host)
 void lq_host_rearm(struct lq_group *group)
 {
     uint64_t due = lq_group_due(group);
-    if (group->heap_at != 0 && due < group->due_ms) {
-        group->due_ms = due;
-        heap_up(group->host, group->heap_at);
+    struct lq_host *host = group->host;
+    if (group->heap_at != 0 && due < host->heap[group->heap_at].due_ms) {
+        host->heap[group->heap_at].due_ms = due;
+        heap_up(host, group->heap_at);
     }
 }
 
 void lq_host_put_off(struct lq_group *group, uint64_t due_ms)
 {
-    group->due_ms = due_ms;
-    heap_down(group->host, group->heap_at);
+    struct lq_host *host = group->host;
+    host->heap[group->heap_at].due_ms = due_ms;
+    heap_down(host, group->heap_at);
 }
 
 lightq_status lq_host_remember(struct lq_group *group)
@@ -137,8 +139,7 @@ lightq_status lq_host_remember(struct lq_group *group)
     if (group->hh.tbl == NULL) {
         return LIGHTQ_ENOMEM;
     }
-    group->due_ms = LQ_NEVER;
-    heap_put(host, ++host->heap_count, group);
+    heap_put(host, ++host->heap_count, (struct lq_host_time){.due_ms = LQ_NEVER, .group = group});
     return LIGHTQ_OK;
 }
 
