@@ -55,16 +55,24 @@ check_node() {
     fi
 }
 
+# Whether process $1 has ended and holds nothing any more. A killed process whose other threads are still ending shows
+# as a zombie too, but its sockets and files are open until the last thread is gone.
+is_gone() {
+    local tasks
+    [ -e "/proc/$1" ] || return 0
+    grep -q '^State:[[:space:]]*[ZX]' "/proc/$1/status" 2>/dev/null || [ ! -e "/proc/$1" ] || return 1
+    tasks=("/proc/$1/task/"[0-9]*)
+    [ "${#tasks[@]}" -le 1 ]
+}
+
 # Prints the pid of node $1 when it runs. A pid file left behind is not believed: the process must be a lightqd that
-# was started for this very directory.
+# was started for this very directory, which any of its threads tells (the first one may have ended before the others).
 running_pid() {
     local pid dir
     pid=$(cat "$(node_dir "$1")/pid" 2>/dev/null) || return 1
     dir=$(realpath "$(node_dir "$1")/data" 2>/dev/null) || return 1
-    grep -qzxF -e "$dir" "/proc/$pid/cmdline" 2>/dev/null || return 1
-    case "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null)" in
-        Z | X | '') return 1 ;;
-    esac
+    grep -qzxF -e "$dir" "/proc/$pid/task/"*/cmdline 2>/dev/null || return 1
+    ! is_gone "$pid" || return 1
     echo "$pid"
 }
 
@@ -127,10 +135,18 @@ wait_ready() {
 wait_gone() {
     local pid=$1 seconds=$2 deadline
     deadline=$((SECONDS + seconds))
-    while [ -e "/proc/$pid" ] && ! grep -q '^State:[[:space:]]*[ZX]' "/proc/$pid/status" 2>/dev/null; do
+    until is_gone "$pid"; do
         [ "$SECONDS" -lt "$deadline" ] || return 1
         sleep 0.02
     done
+}
+
+# When node $1 is ending this very moment, waits until it is gone.
+await_ending() {
+    local pid
+    if pid=$(running_pid "$1") && grep -q '^State:[[:space:]]*Z' "/proc/$pid/status" 2>/dev/null; then
+        wait_gone "$pid" 10 || die "node $1 (pid $pid) does not end"
+    fi
 }
 
 cmd_up() {
@@ -152,6 +168,7 @@ cmd_up() {
         printf 'nodes=%s\nport=%s\n' "$node_count" "$base_port" >"$cluster_dir/settings"
     fi
     for ((i = 1; i <= node_count; i++)); do
+        await_ending "$i"
         running_pid "$i" >/dev/null || launch "$i"
     done
     for ((i = 1; i <= node_count; i++)); do
@@ -192,6 +209,7 @@ cmd_status() {
 cmd_start() {
     local pid dir
     dir=$(node_dir "$1")
+    await_ending "$1"
     if pid=$(running_pid "$1"); then
         is_paused "$pid" || die "node $1 runs already (pid $pid)"
         kill -CONT "$pid"

@@ -41,20 +41,6 @@ wait_lines() {
     done
 }
 
-# Waits until all replicas of topic $1 show the same digest at the same end.
-wait_equal() {
-    local deadline=$((SECONDS + 60))
-    until "$bin/lightq" --format json topic describe "$1" | python3 -c '
-import json, sys
-for partition in json.load(sys.stdin)["partitions"]:
-    seen = {(r.get("digest"), r.get("digest_to")) for r in partition["replicas"]}
-    if len(seen) != 1 or len(partition["replicas"]) < 3 or None in next(iter(seen)):
-        sys.exit(1)'; do
-        [ "$SECONDS" -lt "$deadline" ] || return 1
-        sleep 0.1
-    done
-}
-
 step "installing packages (deploy/deps.sh)"
 deploy/deps.sh --build >"$work/deps.log" 2>&1 || { tail -n 20 "$work/deps.log" >&2; die "deploy/deps.sh failed"; }
 tail -n 1 "$work/deps.log"
@@ -91,15 +77,13 @@ deploy/cluster.sh start "$leader"
 step "consuming from the start and comparing"
 "$bin/lightq" consume "$topic" --from start --until-end --log "$work/log"
 verdict=0
-python3 deploy/check_receipts.py --acked "$work/acked" --log "$work/log" || verdict=1
+"$bin/lightq-check" --ordered --acked "$work/acked" --log "$work/log" || verdict=1
 [ "$(wc -l <"$work/acked")" -eq "$count" ] || { echo "not every message was acknowledged"; verdict=1; }
-if wait_equal "$topic"; then
+if "$bin/lightq" topic describe "$topic" --wait-equal --timeout 60000; then
     echo "the three replicas are equal"
 else
-    echo "the replicas did not become equal within 60 s"
     verdict=1
 fi
-"$bin/lightq" topic describe "$topic"
 
 [ "$verdict" -eq 0 ] || die "FAILED: see above; the cluster's logs are under .cluster"
 cat <<END

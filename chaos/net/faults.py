@@ -7,10 +7,12 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 from cluster import Broken, wait_for
 from place import run
 
+DELAY = pathlib.Path(__file__).resolve().parent / "delay.py"
 SMALL_HEAD = 200  # bytes behind the header of a segment or journal file: in its first records
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
@@ -37,9 +39,34 @@ def need_program(name):
 # ---- network
 
 
-def lose_packets(c, node, share):
-    run(*c.place.inside(node), "iptables", "-A", "INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random",
-        "--probability", share, "-j", "DROP")
+class BadLine:
+    """What comes to the node is late, out of order, or lost, until close()."""
+
+    QUEUE = 5
+
+    def __init__(self, c, node, delay_ms, jitter_ms, loss):
+        need_namespaces(c)
+        self.c, self.node, self.holder = c, node, None
+        rule = [*c.place.inside(node), "iptables", "-A", "INPUT", "-i", "eth0"]
+        if delay_ms == 0 and jitter_ms == 0:
+            run(*rule, "-m", "statistic", "--mode", "random", "--probability", loss, "-j", "DROP")
+            return
+        words = [*c.place.inside(node), sys.executable, DELAY, self.QUEUE, delay_ms, jitter_ms, loss]
+        self.holder = subprocess.Popen([str(w) for w in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            if self.holder.stdout.readline().strip() != "ready":
+                raise Skipped(f"packets cannot be held here: {self.holder.stderr.read().strip()[-200:]}")
+            run(*rule, "-j", "NFQUEUE", "--queue-num", self.QUEUE, "--queue-bypass")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        self.c.place.heal(self.node)
+        if self.holder is not None:
+            self.holder.kill()
+            self.holder.communicate()
 
 
 def reset_connections(c, node):
@@ -83,8 +110,8 @@ def empty(c, node):
     (c.place.mount_point(node) / "filler").unlink(missing_ok=True)
 
 
-def fail_next_sync(c, node, seconds=10.0):
-    """The next fdatasync or fsync of the node fails with EIO, once in each thread that syncs."""
+def fail_next_sync(c, node, failed, seconds=10.0):
+    """The next fdatasync or fsync of the node fails with EIO, once in each thread that syncs; failed() is called then."""
     need_root(c)
     need_program("strace")
     trace = c.folder / f"strace{node}"
@@ -96,6 +123,7 @@ def fail_next_sync(c, node, seconds=10.0):
                  "a failed sync", seconds)
         if tracer.poll() is not None and c.ended(node) is None:
             raise Skipped("strace cannot attach")
+        failed()
     finally:
         tracer.kill()  # what it traces goes on
         tracer.wait(timeout=20)

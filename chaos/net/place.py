@@ -5,10 +5,11 @@ import fcntl
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
+
+from lightq_cluster import free_port_base
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 SHUTDOWN_WITHOUT_LOG = 2  # what was not synced is gone, as after a power cut
@@ -20,19 +21,6 @@ def run(*words, check=True, seconds=60):
     if check and done.returncode != 0:
         raise RuntimeError(f"{' '.join(str(w) for w in words)}: {done.stdout}{done.stderr}")
     return done
-
-
-def free_ports(count):
-    start = 20000 + (os.getpid() * 320) % 10000
-    for base in [*range(start, 30000, 320), *range(20000, start, 320)]:
-        try:
-            for port in [base + 10 * i + row for i in range(count) for row in (0, 100, 200)]:
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-            return base
-        except OSError:
-            continue
-    raise RuntimeError("no free ports")
 
 
 class Place:
@@ -54,7 +42,7 @@ class Place:
             for node in range(1, count + 1):
                 self.node_folder(node).mkdir(parents=True, exist_ok=True)
                 self.data(node).mkdir(parents=True, exist_ok=True)
-            self.base = 0 if self.namespaces else free_ports(count)
+            self.base = 0 if self.namespaces else free_port_base(count)
         except BaseException:
             self.close()
             raise

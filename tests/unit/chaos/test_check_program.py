@@ -1,5 +1,5 @@
 """lightq-check as people call it: its exit status, its files and options, and on random receipts, good and damaged, the
-same verdict as deploy/check_receipts.py, which is another program by another way."""
+same verdict as a second judge, written here in another way."""
 
 import json
 import os
@@ -11,7 +11,6 @@ import tempfile
 import unittest
 
 PROGRAM = pathlib.Path(os.environ["LIGHTQ_BIN"]) / "lightq-check"
-OTHER = pathlib.Path(__file__).resolve().parents[3] / "deploy" / "check_receipts.py"
 
 GOOD = """lightq-history 1
 reader r subscriber
@@ -154,7 +153,29 @@ def damage(rng, acked, log):
         rng.shuffle(log)
 
 
-class CheckReceiptsLikeTheOther(unittest.TestCase):
+def holds(acked, log):
+    """Whether nothing acknowledged is lost, nothing doubled or reordered, and no offset has two values."""
+    stored, places = {}, {}
+    for topic, partition, offset, producer, sequence, crc, _deliveries in log:
+        value = (producer, int(sequence), crc)
+        if stored.setdefault((topic, partition), {}).setdefault(int(offset), value) != value:
+            return False
+    for at, values in stored.items():
+        last = {}
+        for offset in sorted(values):
+            producer, sequence, _crc = values[offset]
+            if (at, producer, sequence) in places or sequence < last.get(producer, -1):
+                return False
+            places[at, producer, sequence] = offset
+            last[producer] = sequence
+    for _cluster, topic, partition, offset, producer, sequence, _term, _crc in acked:
+        found = places.get(((topic, partition), producer, int(sequence)))
+        if found is None or offset not in ("-", str(found)):
+            return False
+    return bool(acked)
+
+
+class CheckReceiptsLikeAnother(unittest.TestCase):
     def test_program_random_receipts_same_verdict(self):
         seed = int(os.environ.get("LIGHTQ_TEST_SEED", random.randrange(1000000)))
         print("seed", seed, file=sys.stderr)
@@ -169,9 +190,8 @@ class CheckReceiptsLikeTheOther(unittest.TestCase):
                     path.write_text("".join(" ".join(words) + "\n" for words in lines), encoding="ascii")
                 arguments = ["--acked", paths[0], "--log", paths[1]]
                 ours = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
-                other = subprocess.run([sys.executable, OTHER, *arguments], capture_output=True, text=True, check=False)
-                self.assertEqual(ours.returncode, other.returncode,
-                                 f"seed {seed} turn {turn}: {other.stdout}{other.stderr}{ours.stdout}{ours.stderr}"
+                self.assertEqual(ours.returncode, 0 if holds(*files) else 1,
+                                 f"seed {seed} turn {turn}: {ours.stdout}{ours.stderr}"
                                  f"{paths[0].read_text()}\n{paths[1].read_text()}")
                 verdicts.add(ours.returncode)
         self.assertEqual(verdicts, {0, 1})
