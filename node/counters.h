@@ -14,11 +14,16 @@
     X(counter, sessions_dropped, "sessions_dropped_total", "Clients forgotten because they did not take answers.")     \
     X(counter, frames_in, "client_frames_in_total", "Messages from clients.")                                          \
     X(counter, frames_out, "client_frames_out_total", "Messages to clients.")                                          \
-    X(counter, bytes_in, "client_bytes_in_total", "Bytes of messages from clients.")                                   \
+    X(counter, bytes_in, "client_bytes_in_total", "Bytes from clients.")                                               \
     X(counter, bytes_out, "client_bytes_out_total", "Bytes of messages to clients.")                                   \
     X(counter, frames_bad, "client_frames_bad_total", "Messages from clients that are not the protocol.")              \
-    X(counter, frames_ignored, "client_frames_ignored_total", "Messages from clients that broke the protocol before.") \
-    X(counter, handshakes_bad, "client_handshakes_bad_total", "Connections closed because they are not ZMTP.")         \
+    X(counter, handshakes_bad, "client_handshakes_bad_total",                                                          \
+      "Connections closed because they are not ZMTP, or not of a kind that is served.")                                \
+    X(counter, connections_bad, "client_connections_bad_total", "Connections closed for what they sent.")              \
+    X(counter, connections_silent, "client_connections_silent_total",                                                  \
+      "Connections closed because they gave no sign of life.")                                                         \
+    X(counter, connections_evicted, "client_connections_evicted_total",                                                \
+      "Connections closed to make room for messages of others.")                                                       \
     X(gauge, connections, "client_connections", "Open connections to the client port.")                                \
     X(counter, connections_refused, "client_connections_refused_total",                                                \
       "Times the client port took no more connections because there were too many.")                                   \

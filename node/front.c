@@ -1,289 +1,480 @@
-/* node/front.c - see front.h. */
+/* node/front.c - see front.h. The port, and what concerns all connections: their numbers, times and memory. */
 #include "node/front.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
-#include <zmq.h>
+#include <utlist.h>
 
-#include "client/base/limits.h"
 #include "client/base/log.h"
+#include "node/front_internal.h"
 #include "node/listen.h"
 
-#define TURN_MESSAGES_MAX    256                /* taken in before the rest of the loop has its turn */
-#define TURN_BYTES_MAX       (4u * 1024 * 1024) /* the same, in bytes */
-#define COPY_BYTES_MAX       1024               /* a smaller payload is copied: cheaper than counting references */
-#define HANDSHAKE_MS         10000              /* who has not spoken ZMTP by then is closed */
-#define PING_MS              5000               /* ZMTP pings of idle connections */
-#define PING_TIMEOUT_MS      20000
+#define TURN_MESSAGES_MAX    512                /* taken in before the rest of the loop has its turn; */
+#define TURN_BYTES_MAX       (4u * 1024 * 1024) /* the same, in bytes; both may be passed by one read */
+#define ACCEPTS_MAX          64                 /* in one turn */
+#define HANDSHAKE_MS         10000              /* who has not finished it by then is closed */
+#define PING_MS              5000               /* one not heard for so long is asked for a sign of life */
+#define SILENCE_MS           20000              /* one not heard for so long is closed */
+#define TICK_MS              1000
+#define TICKS_PER_TIME       4    /* of the shortest of the times above */
+#define ARRIVING_MS          1000 /* a message may arrive so long when others wait for its memory */
+#define STARVED_MS           5000 /* nobody waits for memory longer */
+#define ARRIVING_FRAMES_MIN  4    /* of the largest size: there is always memory for so many */
+#define GOODBYE_MS           100  /* how long closing waits for what was sent last */
+#define KEEPALIVE_SECONDS    30
 #define BACKLOG              1024
 #define LISTEN_RESUME_EIGHTH 7 /* connections are taken again at seven eighths of connections_max */
 #define EIGHTHS              8
-#define GOODBYE_MS           100 /* how long closing waits for what was sent last */
-#define PEER_ID_BYTES        5   /* libzmq's own routing ids: a zero byte, then four */
-#define PARTS_MAX            2   /* frame and payload */
-#define MONITOR_EVENT_BYTES  6   /* u16 event, u32 value */
-#define ENDPOINT_TEXT_BYTES  (LQ_ENDPOINT_TEXT_BYTES + 8)
-#define MONITOR_EVENTS                                                                    \
-    (ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
-     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+#define SLOT_BITS            20 /* of a connection's number; the rest never comes again */
+#define SLOT_MASK            ((1u << SLOT_BITS) - 1)
+#define SLOTS_FIRST          64
+#define ADDRESS_TEXT_BYTES   64
+#define LOG_EVERY_MS         1000
 
-struct lq_front {
-    struct lq_outlet outlet;
-    uv_loop_t *loop;
-    void *context, *socket, *monitor;
-    uv_poll_t poll, monitor_poll;
-    unsigned handles; /* of the two above that are open */
-    int listener;     /* a descriptor of ours for the socket that libzmq accepts from */
-    const struct lq_front_events *events;
-    void *owner;
-    struct lq_counters *counters;
-    uint16_t port;
-    bool listening;
-    unsigned connections, connections_max;
-    bool awake;      /* libzmq may have something for us that its descriptor does not tell any more */
-    uint64_t queued; /* atomic: payload bytes libzmq has */
-    void (*close_cb)(void *owner);
-    void *close_owner;
-};
+/* ---- connections by number */
 
-/* What keeps a payload alive while libzmq has it. */
-struct sent {
-    struct lq_slab *slab;
-    struct lq_account *account;
-    uint64_t *queued;
-    uint64_t size;
-};
-
-/* What is left to go wrong in libzmq. */
-static lightq_status from_zmq(struct lq_err *err, const char *what)
+static struct conn *find(const struct lq_front *front, lq_peer peer)
 {
-    int error = zmq_errno();
-    if (error == EMFILE || error == ENFILE) {
-        return lq_err_set(err, LIGHTQ_ELIMIT, "%s: no descriptors left: raise the limit (ulimit -n)", what);
-    }
-    return lq_err_set(err, error == ENOMEM ? LIGHTQ_ENOMEM : LIGHTQ_EINTERNAL, "%s: %s", what, zmq_strerror(error));
+    uint32_t slot = (uint32_t)(peer & SLOT_MASK);
+    struct conn *conn = slot < front->slot_count ? front->slots[slot] : NULL;
+    return conn != NULL && conn->peer == peer && conn->state == CONN_OPEN ? conn : NULL;
 }
 
-static bool peer_of(zmq_msg_t *id, lq_peer *peer)
+static bool grow_slots(struct lq_front *front)
 {
-    const uint8_t *bytes = zmq_msg_data(id);
-    if (zmq_msg_size(id) != PEER_ID_BYTES || bytes[0] != 0) {
+    uint32_t larger = front->slot_count == 0 ? SLOTS_FIRST : front->slot_count * 2;
+    if (larger > SLOT_MASK + 1) {
         return false;
     }
-    memcpy(peer, bytes + 1, sizeof *peer);
+    struct conn **slots = realloc(front->slots, larger * sizeof(struct conn *));
+    front->slots = slots == NULL ? front->slots : slots;
+    uint32_t *free_slots = realloc(front->free_slots, larger * sizeof *free_slots);
+    front->free_slots = free_slots == NULL ? front->free_slots : free_slots;
+    if (slots == NULL || free_slots == NULL) {
+        return false;
+    }
+    for (uint32_t slot = larger; slot > front->slot_count; slot--) {
+        front->slots[slot - 1] = NULL;
+        front->free_slots[front->free_count++] = slot - 1;
+    }
+    front->slot_count = larger;
     return true;
 }
 
-/* ---- in */
+/* ---- the life of a connection */
 
-static void on_payload_released(struct lq_slab *slab, void *context)
+static void address_text(const struct conn *conn, char text[ADDRESS_TEXT_BYTES])
 {
-    (void)slab;
-    zmq_msg_t *message = context;
-    (void)zmq_msg_close(message);
-    free(message);
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    memcpy(text, "?", 2);
+    if (getpeername(conn->descriptor, (struct sockaddr *)&address, &size) != 0) {
+        return;
+    }
+    if (address.ss_family == AF_INET) {
+        (void)uv_ip4_name((const struct sockaddr_in *)(const void *)&address, text, ADDRESS_TEXT_BYTES);
+    } else {
+        (void)uv_ip6_name((const struct sockaddr_in6 *)(const void *)&address, text, ADDRESS_TEXT_BYTES);
+    }
 }
 
-/* The bytes of @message as a slab, without a copy; @message is empty afterwards. NULL: out of memory. */
-static struct lq_slab *payload_of(zmq_msg_t *message)
+void lq_front_warn(struct conn *conn, const char *why)
 {
-    zmq_msg_t *kept = malloc(sizeof *kept);
-    if (kept == NULL) {
-        return NULL;
+    struct lq_front *front = conn->front;
+    char text[ADDRESS_TEXT_BYTES];
+    if (uv_now(front->loop) < front->log_again_ms) {
+        front->log_held_back++;
+        return;
     }
-    (void)zmq_msg_init(kept);
-    (void)zmq_msg_move(kept, message);
-    struct lq_slab *slab = lq_slab_wrap(zmq_msg_data(kept), zmq_msg_size(kept), on_payload_released, kept);
-    if (slab == NULL) {
-        (void)zmq_msg_close(kept);
-        free(kept);
-    }
-    return slab;
+    address_text(conn, text);
+    lq_log(WARN, "client connection closed", "why", why, "address", text, "held_back", front->log_held_back);
+    front->log_again_ms = uv_now(front->loop) + LOG_EVERY_MS;
+    front->log_held_back = 0;
 }
 
-/* Takes one part. False: there is none. */
-static bool receive_part(struct lq_front *front, zmq_msg_t *part)
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+void lq_front_watch(struct conn *conn, bool writing)
 {
-    while (zmq_msg_recv(part, front->socket, ZMQ_DONTWAIT) < 0) {
-        if (zmq_errno() != EINTR) {
-            return false;
+    int wanted = (conn->starved || conn->front->closing ? 0 : UV_READABLE) | (writing ? UV_WRITABLE : 0);
+    if (wanted == conn->watched || conn->hung || conn->state == CONN_DEAD) {
+        return;
+    }
+    conn->watched = wanted;
+    if (wanted == 0) {
+        (void)uv_poll_stop(&conn->poll);
+    } else {
+        (void)uv_poll_start(&conn->poll, wanted, on_poll);
+    }
+}
+
+static void leave_lists(struct conn *conn)
+{
+    struct lq_front *front = conn->front;
+    if (conn->readable) {
+        DL_DELETE2(front->readable, conn, readable_prev, readable_next);
+    }
+    if (conn->starved) {
+        DL_DELETE2(front->starved, conn, starved_prev, starved_next);
+    }
+    if (conn->dirty) {
+        DL_DELETE2(front->dirty, conn, dirty_prev, dirty_next);
+    }
+    conn->readable = conn->starved = conn->dirty = false;
+}
+
+void lq_front_kill(struct conn *conn)
+{
+    struct lq_front *front = conn->front;
+    if (conn->state == CONN_DEAD) {
+        return;
+    }
+    conn->state = CONN_DEAD;
+    (void)uv_poll_stop(&conn->poll);
+    leave_lists(conn);
+    lq_front_forget(conn);
+    lq_front_drop_outgoing(conn);
+    conn->dead_next = front->dead;
+    front->dead = conn;
+}
+
+static void listen_or_not(struct lq_front *front);
+static void maybe_closed(struct lq_front *front);
+
+static void on_conn_closed(uv_handle_t *handle)
+{
+    struct conn *conn = handle->data;
+    struct lq_front *front = conn->front;
+    free(conn);
+    front->handles--;
+    maybe_closed(front);
+}
+
+/* Tells the owner of those that died, and lets go of them. */
+static void reap(struct lq_front *front)
+{
+    while (front->dead != NULL) {
+        struct conn *conn = front->dead;
+        front->dead = conn->dead_next;
+        if (lq_zmtp_is_ready(&conn->zmtp) && !front->closing) {
+            front->events->closed(front->owner, conn->peer);
+        }
+        uint32_t slot = (uint32_t)(conn->peer & SLOT_MASK);
+        front->slots[slot] = NULL;
+        front->free_slots[front->free_count++] = slot;
+        DL_DELETE(front->conns, conn);
+        front->conn_count--;
+        uv_close((uv_handle_t *)&conn->poll, on_conn_closed);
+        (void)close(conn->descriptor);
+        front->options.counters->connections = front->conn_count;
+    }
+    listen_or_not(front);
+}
+
+static void mark_readable(struct conn *conn)
+{
+    if (!conn->readable) {
+        conn->readable = true;
+        DL_APPEND2(conn->front->readable, conn, readable_prev, readable_next);
+    }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct conn *conn = poll->data;
+    if (status != 0) { /* libuv does not watch it any more */
+        conn->hung = true;
+        conn->watched = 0;
+        if (!conn->front->closing) {
+            mark_readable(conn);
+        } else {
+            lq_front_kill(conn);
         }
     }
+    if ((events & UV_WRITABLE) != 0) {
+        lq_front_write(conn);
+    }
+    if ((events & UV_READABLE) != 0 && conn->state != CONN_DEAD && !conn->starved && !conn->front->closing) {
+        mark_readable(conn);
+    }
+    if (conn->front->closing) {
+        reap(conn->front);
+    }
+}
+
+/* Failures here are not worth the connection. */
+static void set_socket_options(int descriptor)
+{
+    const int one = 1, idle = KEEPALIVE_SECONDS;
+    (void)setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    (void)setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+}
+
+/* Takes over @descriptor; false (out of memory): not. */
+static bool conn_new(struct lq_front *front, int descriptor)
+{
+    if (front->free_count == 0 && !grow_slots(front)) {
+        return false;
+    }
+    struct conn *conn = calloc(1, sizeof *conn);
+    if (conn == NULL) {
+        return false;
+    }
+    if (uv_poll_init(front->loop, &conn->poll, descriptor) != 0) {
+        free(conn);
+        return false;
+    }
+    uint32_t slot = front->free_slots[--front->free_count];
+    conn->poll.data = conn;
+    conn->front = front;
+    conn->descriptor = descriptor;
+    conn->peer = ++front->serial << SLOT_BITS | slot;
+    conn->out_end = &conn->out;
+    conn->opened_ms = conn->heard_ms = conn->pinged_ms = uv_now(front->loop);
+    lq_zmtp_init(&conn->zmtp, front->options.frame_bytes_max);
+    front->slots[slot] = conn;
+    front->handles++;
+    front->conn_count++;
+    DL_APPEND(front->conns, conn);
+    set_socket_options(descriptor);
+    lq_front_watch(conn, false);
+    uint8_t greeting[LQ_ZMTP_GREETING_BYTES];
+    lq_zmtp_greeting_write(greeting);
+    if (!lq_front_put(conn, greeting, sizeof greeting)) {
+        lq_front_kill(conn);
+    }
     return true;
 }
 
-/* Takes one whole message and hands it on. False: there was none. */
-static bool receive_one(struct lq_front *front, uint64_t *bytes)
+/* ---- the port */
+
+static void stop_accepting(struct lq_front *front)
 {
-    zmq_msg_t id, part, parts[PARTS_MAX];
-    unsigned count = 0;
-    (void)zmq_msg_init(&id);
-    if (!receive_part(front, &id)) {
-        (void)zmq_msg_close(&id);
-        return false;
-    }
-    bool more = zmq_msg_more(&id) != 0;
-    while (more) {
-        (void)zmq_msg_init(&part);
-        if (!receive_part(front, &part)) { /* cannot be: libzmq gives whole messages */
-            (void)zmq_msg_close(&part);
+    front->accepting = false;
+    (void)uv_poll_stop(&front->listener);
+    front->options.counters->connections_refused++;
+}
+
+static void on_connections(uv_poll_t *poll, int status, int events)
+{
+    struct lq_front *front = poll->data;
+    (void)status;
+    (void)events;
+    for (unsigned i = 0; i < ACCEPTS_MAX && front->conn_count < front->options.connections_max; i++) {
+        int descriptor = accept4(front->descriptor, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (descriptor < 0 && (errno == ECONNABORTED || errno == EINTR)) {
+            continue;
+        }
+        if (descriptor < 0 && errno != EAGAIN && errno != EWOULDBLOCK) { /* no descriptors: the next tick tries again */
+            lq_log(WARN, "the client port cannot take a connection", "error",
+                   uv_strerror(uv_translate_sys_error(errno)));
+            front->accept_again_ms = uv_now(front->loop) + TICK_MS;
+            stop_accepting(front);
+            return;
+        }
+        if (descriptor < 0) {
             break;
         }
-        more = zmq_msg_more(&part) != 0;
-        *bytes += zmq_msg_size(&part);
-        if (count < PARTS_MAX) {
-            (void)zmq_msg_init(&parts[count]);
-            (void)zmq_msg_move(&parts[count], &part);
+        if (!conn_new(front, descriptor)) {
+            (void)close(descriptor);
         }
-        count++;
-        (void)zmq_msg_close(&part);
     }
-    struct lq_front_message message = {.malformed = count == 0 || count > PARTS_MAX};
-    unsigned held = count < PARTS_MAX ? count : PARTS_MAX;
-    bool known = peer_of(&id, &message.peer);
-    if (known && held > 0) {
-        message.frame = zmq_msg_data(&parts[0]);
-        message.frame_size = zmq_msg_size(&parts[0]);
-    }
-    if (known && held == PARTS_MAX) {
-        message.payload = payload_of(&parts[1]);
-        known = message.payload != NULL; /* out of memory: as if it had been lost */
-    }
-    front->counters->frames_in++;
-    if (known) {
-        front->events->receive(front->owner, &message);
-    } else {
-        front->counters->frames_bad++; /* a routing id that the client chose itself: never answered */
-    }
-    lq_slab_unref(message.payload);
-    for (unsigned i = 0; i < held; i++) {
-        (void)zmq_msg_close(&parts[i]);
-    }
-    (void)zmq_msg_close(&id);
-    return true;
+    front->options.counters->connections = front->conn_count;
+    listen_or_not(front);
 }
 
-bool lq_front_readable(struct lq_front *front)
+/* Connections that are not accepted wait in the kernel. */
+static void listen_or_not(struct lq_front *front)
 {
-    int events = 0;
-    size_t size = sizeof events;
-    if (!front->awake) {
-        return false;
+    unsigned most = front->options.connections_max;
+    uint64_t few = (uint64_t)most * LISTEN_RESUME_EIGHTH / EIGHTHS;
+    if (front->closing) {
+        return;
     }
-    /* Each of these questions is a system call or two inside libzmq, hence awake. */
-    if (zmq_getsockopt(front->socket, ZMQ_EVENTS, &events, &size) == 0) {
-        front->awake = (events & ZMQ_POLLIN) != 0;
+    if (front->accepting && front->conn_count >= most) {
+        stop_accepting(front);
+        lq_log(WARN, "too many connections: the client port takes no more", "connections", front->conn_count,
+               "connections.max", most);
+    } else if (!front->accepting && front->conn_count <= few && uv_now(front->loop) >= front->accept_again_ms) {
+        front->accepting = uv_poll_start(&front->listener, UV_READABLE, on_connections) == 0;
+        lq_log(INFO, "the client port takes connections", "connections", front->conn_count);
     }
-    return front->awake;
+}
+
+/* ---- turns */
+
+static bool fits(const struct lq_front *front, const struct conn *starved)
+{
+    return front->arriving_bytes - starved->spill_size + starved->wanted_bytes <= front->options.arriving_bytes_max;
+}
+
+/* Goes on with those that waited for memory, each in its turn, as far as there is some. */
+static void feed_starved(struct lq_front *front)
+{
+    for (unsigned i = front->conn_count; i > 0 && front->starved != NULL && fits(front, front->starved); i--) {
+        struct conn *conn = front->starved;
+        DL_DELETE2(front->starved, conn, starved_prev, starved_next);
+        conn->starved = false;
+        lq_front_feed(conn);
+        if (conn->state != CONN_DEAD && !conn->starved) {
+            lq_front_watch(conn, (conn->watched & UV_WRITABLE) != 0);
+            mark_readable(conn);
+        }
+    }
 }
 
 bool lq_front_turn(struct lq_front *front)
 {
-    uint64_t bytes = 0;
-    for (unsigned count = 0; front->awake && count < TURN_MESSAGES_MAX && bytes < TURN_BYTES_MAX; count++) {
-        front->awake = receive_one(front, &bytes);
-    }
-    front->counters->bytes_in += bytes;
-    return front->awake;
-}
-
-/* ---- out */
-
-/* On any thread: the payload is not needed any more. */
-static void on_sent(void *data, void *hint)
-{
-    (void)data;
-    struct sent *sent = hint;
-    (void)__atomic_sub_fetch(sent->queued, sent->size, __ATOMIC_RELAXED);
-    if (sent->account != NULL) {
-        lq_account_give(sent->account, sent->size);
-    }
-    lq_slab_unref(sent->slab);
-    free(sent);
-}
-
-/* Makes the payload's part. @sent: what was made for it, or NULL when it was copied. */
-static lightq_status make_payload(struct lq_front *front, const struct lq_packet *packet, zmq_msg_t *part,
-                                  struct sent **sent)
-{
-    uint8_t *bytes = packet->payload->bytes + packet->payload_offset;
-    *sent = NULL;
-    if (packet->payload_size <= COPY_BYTES_MAX) {
-        if (zmq_msg_init_size(part, packet->payload_size) != 0) {
-            return LIGHTQ_ENOMEM;
-        }
-        memcpy(zmq_msg_data(part), bytes, packet->payload_size);
-        return LIGHTQ_OK;
-    }
-    struct sent *made = malloc(sizeof *made);
-    if (made == NULL || zmq_msg_init_data(part, bytes, packet->payload_size, on_sent, made) != 0) {
-        free(made);
-        return LIGHTQ_ENOMEM;
-    }
-    *made = (struct sent){.slab = lq_slab_ref(packet->payload),
-                          .account = packet->account,
-                          .queued = &front->queued,
-                          .size = packet->payload_size};
-    (void)__atomic_add_fetch(&front->queued, made->size, __ATOMIC_RELAXED);
-    if (made->account != NULL) {
-        lq_account_take(made->account, made->size);
-    }
-    *sent = made;
-    return LIGHTQ_OK;
-}
-
-/* 0 or libzmq's errno. */
-static int send_part(struct lq_front *front, zmq_msg_t *part, int flags)
-{
-    while (zmq_msg_send(part, front->socket, flags | ZMQ_DONTWAIT) < 0) {
-        if (zmq_errno() != EINTR) {
-            return zmq_errno();
+    uint64_t begin = front->options.counters->bytes_in;
+    front->messages = 0;
+    feed_starved(front);
+    while (front->readable != NULL && front->messages < TURN_MESSAGES_MAX &&
+           front->options.counters->bytes_in - begin < TURN_BYTES_MAX) {
+        struct conn *conn = front->readable;
+        DL_DELETE2(front->readable, conn, readable_prev, readable_next);
+        conn->readable = false;
+        if (lq_front_read(conn) || (conn->hung && conn->state != CONN_DEAD && !conn->starved)) {
+            mark_readable(conn);
         }
     }
-    return 0;
+    reap(front);
+    return front->readable != NULL;
 }
 
-/* Everything that can fail is made before the first part goes: a message begun must be ended. */
+void lq_front_flush(struct lq_front *front)
+{
+    while (front->dirty != NULL) {
+        struct conn *conn = front->dirty;
+        DL_DELETE2(front->dirty, conn, dirty_prev, dirty_next);
+        conn->dirty = false;
+        if ((conn->watched & UV_WRITABLE) == 0) { /* else the socket says when */
+            lq_front_write(conn);
+        }
+    }
+    reap(front);
+}
+
+/* ---- time */
+
+static void evict_one(struct conn *conn)
+{
+    conn->front->options.counters->connections_evicted++;
+    lq_front_warn(conn, "its message takes long, and others wait for its memory");
+    lq_front_kill(conn);
+}
+
+/* Those that have been sending one message for long give way to those that wait for memory. */
+static void evict(struct lq_front *front, uint64_t now)
+{
+    uint64_t wanted = 0, most = front->options.arriving_bytes_max;
+    struct conn *conn, *next;
+    DL_FOREACH2(front->starved, conn, starved_next)
+    {
+        wanted += conn->wanted_bytes;
+    }
+    DL_FOREACH_SAFE(front->conns, conn, next)
+    {
+        if (wanted == 0 || front->arriving_bytes + wanted <= most) {
+            break;
+        }
+        if (conn->body != NULL && now - conn->arriving_ms > ARRIVING_MS) {
+            evict_one(conn);
+        }
+    }
+    /* When all that is held is held by those that wait. */
+    while (front->starved != NULL && !fits(front, front->starved) && now - front->starved->arriving_ms > STARVED_MS) {
+        evict_one(front->starved);
+    }
+}
+
+static void check_times(struct conn *conn, uint64_t now)
+{
+    struct lq_front *front = conn->front;
+    const struct lq_front_options *options = &front->options;
+    if (conn->state == CONN_LEAVING) {
+        if (now > conn->deadline_ms) {
+            lq_front_kill(conn);
+        }
+        return;
+    }
+    if (!lq_zmtp_is_ready(&conn->zmtp)) {
+        if (now - conn->opened_ms > options->handshake_ms) {
+            options->counters->handshakes_bad++;
+            lq_front_kill(conn);
+        }
+        return;
+    }
+    if (conn->starved || conn->readable) {
+        return; /* it is we who do not listen */
+    }
+    if (now - conn->heard_ms > options->silence_ms) {
+        options->counters->connections_silent++;
+        lq_front_kill(conn);
+    } else if (now - conn->heard_ms >= options->ping_ms && now - conn->pinged_ms >= options->ping_ms) {
+        uint8_t ping[LQ_ZMTP_PING_BYTES];
+        lq_zmtp_ping_write(ping, 0);
+        conn->pinged_ms = now;
+        (void)lq_front_put(conn, ping, sizeof ping); /* no memory: the next one */
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct lq_front *front = timer->data;
+    uint64_t now = uv_now(front->loop), late = now - front->ticked_ms;
+    struct conn *conn, *next;
+    if (front->closing) { /* the last of its time is over */
+        DL_FOREACH_SAFE(front->conns, conn, next)
+        {
+            lq_front_kill(conn);
+        }
+        reap(front);
+        return;
+    }
+    front->ticked_ms = now;
+    DL_FOREACH_SAFE(front->conns, conn, next)
+    {
+        if (late > 2 * TICK_MS) { /* the process was stopped, and has heard nobody */
+            conn->heard_ms = now;
+        }
+        if (conn->state != CONN_DEAD) {
+            check_times(conn, now);
+        }
+    }
+    evict(front, now);
+    listen_or_not(front);
+}
+
+/* ---- the outlet */
+
 static lightq_status front_send(struct lq_outlet *outlet, lq_peer peer, const struct lq_packet *packet)
 {
-    struct lq_front *front = (struct lq_front *)outlet;
-    zmq_msg_t id, frame, payload;
-    struct sent *sent = NULL;
-    bool has_payload = packet->payload != NULL;
-    if (zmq_msg_init_size(&frame, packet->frame_size) != 0) {
-        return LIGHTQ_ENOMEM;
+    struct conn *conn = find((struct lq_front *)outlet, peer);
+    return conn == NULL ? LIGHTQ_ECLOSED : lq_front_send(conn, packet);
+}
+
+static void front_close_peer(struct lq_outlet *outlet, lq_peer peer, enum lq_outlet_close how)
+{
+    struct conn *conn = find((struct lq_front *)outlet, peer);
+    if (conn != NULL && how == LQ_CLOSE_NOW) {
+        lq_front_kill(conn);
+    } else if (conn != NULL) {
+        lq_front_leave(conn);
     }
-    memcpy(zmq_msg_data(&frame), packet->frame, packet->frame_size);
-    if (has_payload && make_payload(front, packet, &payload, &sent) != LIGHTQ_OK) {
-        (void)zmq_msg_close(&frame);
-        return LIGHTQ_ENOMEM;
-    }
-    (void)zmq_msg_init_size(&id, PEER_ID_BYTES); /* small enough to need no memory */
-    uint8_t *bytes = zmq_msg_data(&id);
-    bytes[0] = 0;
-    memcpy(bytes + 1, &peer, sizeof peer);
-    front->awake = true; /* sending takes in what libzmq has to say, and with it the wake-up */
-    int error = send_part(front, &id, ZMQ_SNDMORE);
-    if (error == 0) {
-        /* From here on the connection has been chosen; if it breaks, libzmq drops the rest by itself. */
-        (void)send_part(front, &frame, has_payload ? ZMQ_SNDMORE : 0);
-        if (has_payload) {
-            (void)send_part(front, &payload, 0);
-        }
-        front->counters->frames_out++;
-        front->counters->bytes_out += packet->frame_size + (has_payload ? packet->payload_size : 0);
-        return LIGHTQ_OK;
-    }
-    (void)zmq_msg_close(&id);
-    (void)zmq_msg_close(&frame);
-    if (has_payload) {
-        (void)zmq_msg_close(&payload); /* which calls on_sent */
-    }
-    return error == EAGAIN ? LIGHTQ_EBUSY : LIGHTQ_ECLOSED;
+}
+
+static uint64_t front_queued_to(struct lq_outlet *outlet, lq_peer peer)
+{
+    const struct conn *conn = find((struct lq_front *)outlet, peer);
+    return conn == NULL ? 0 : conn->out_bytes;
 }
 
 static uint64_t front_queued(struct lq_outlet *outlet)
@@ -291,179 +482,34 @@ static uint64_t front_queued(struct lq_outlet *outlet)
     return lq_front_queued_bytes((struct lq_front *)outlet);
 }
 
-/* ---- connections */
-
-static void listen_or_not(struct lq_front *front)
-{
-    uint64_t few = (uint64_t)front->connections_max * LISTEN_RESUME_EIGHTH / EIGHTHS;
-    if (front->listening && front->connections >= front->connections_max) {
-        if (lq_listen_pause(front->listener) == LIGHTQ_OK) {
-            front->listening = false;
-            front->counters->connections_refused++;
-            lq_log(WARN, "too many connections: the client port takes no more", "connections", front->connections,
-                   "connections.max", front->connections_max);
-        }
-    } else if (!front->listening && front->connections <= few) {
-        if (lq_listen_resume(front->listener) == LIGHTQ_OK) {
-            front->listening = true;
-            lq_log(INFO, "the client port takes connections again", "connections", front->connections);
-        }
-    }
-}
-
-static void count_event(struct lq_front *front, uint16_t event)
-{
-    switch (event) {
-    case ZMQ_EVENT_ACCEPTED:
-        front->connections++;
-        break;
-    case ZMQ_EVENT_DISCONNECTED:
-        front->connections -= front->connections > 0;
-        break;
-    default:
-        front->counters->handshakes_bad++;
-        break;
-    }
-    front->counters->connections = front->connections;
-}
-
-/* The monitor's descriptor is edge-triggered too: all of it is read, and once before it is waited for at all. */
-static void read_monitor(struct lq_front *front)
-{
-    zmq_msg_t part;
-    (void)zmq_msg_init(&part);
-    while (zmq_msg_recv(&part, front->monitor, ZMQ_DONTWAIT) >= 0 || zmq_errno() == EINTR) {
-        if (zmq_msg_more(&part) && zmq_msg_size(&part) == MONITOR_EVENT_BYTES) {
-            uint16_t event;
-            memcpy(&event, zmq_msg_data(&part), sizeof event);
-            count_event(front, event);
-        }
-    }
-    (void)zmq_msg_close(&part);
-    listen_or_not(front);
-}
-
-static void on_monitor(uv_poll_t *poll, int status, int events)
-{
-    (void)status;
-    (void)events;
-    read_monitor(poll->data);
-}
-
-/* lq_front_turn, later in this turn of the loop, does the work. */
-static void on_readable(uv_poll_t *poll, int status, int events)
-{
-    (void)status;
-    (void)events;
-    ((struct lq_front *)poll->data)->awake = true;
-}
-
 /* ---- life */
 
-static bool set_int(struct lq_front *front, int option, int value)
+static unsigned time_of(unsigned given_ms, unsigned usual_ms)
 {
-    return zmq_setsockopt(front->socket, option, &value, sizeof value) == 0;
+    return given_ms != 0 ? given_ms : usual_ms;
 }
 
-/* All of it before bind: libzmq takes most of these at that moment. */
-static bool set_options(struct lq_front *front, const struct lq_front_options *options)
+static void take_options(struct lq_front *front, const struct lq_front_options *given)
 {
-    int64_t frame_bytes_max = (int64_t)options->frame_bytes_max;
-    return zmq_setsockopt(front->socket, ZMQ_MAXMSGSIZE, &frame_bytes_max, sizeof frame_bytes_max) == 0 &&
-           set_int(front, ZMQ_LINGER, 0) && set_int(front, ZMQ_ROUTER_MANDATORY, 1) &&
-           set_int(front, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) && set_int(front, ZMQ_HEARTBEAT_IVL, PING_MS) &&
-           set_int(front, ZMQ_HEARTBEAT_TIMEOUT, PING_TIMEOUT_MS) &&
-           set_int(front, ZMQ_RCVHWM, (int)options->queue_in) && set_int(front, ZMQ_SNDHWM, (int)options->queue_out);
+    struct lq_front_options *options = &front->options;
+    *options = *given;
+    options->handshake_ms = time_of(given->handshake_ms, HANDSHAKE_MS);
+    options->ping_ms = time_of(given->ping_ms, PING_MS);
+    options->silence_ms = time_of(given->silence_ms, SILENCE_MS);
+    if (options->arriving_bytes_max < ARRIVING_FRAMES_MIN * options->frame_bytes_max) {
+        options->arriving_bytes_max = ARRIVING_FRAMES_MIN * options->frame_bytes_max;
+    }
+    if (options->connections_max > SLOT_MASK) {
+        options->connections_max = SLOT_MASK;
+    }
 }
 
-static lightq_status open_monitor(struct lq_front *front, struct lq_err *err)
+static uint64_t tick_ms(const struct lq_front_options *options)
 {
-    static const char address[] = "inproc://lightq-front-monitor"; /* of this context only */
-    int unlimited = 0, linger = 0;                                 /* a full monitor would block libzmq's own thread */
-    front->monitor = zmq_socket(front->context, ZMQ_PAIR);
-    if (front->monitor == NULL || zmq_setsockopt(front->monitor, ZMQ_RCVHWM, &unlimited, sizeof unlimited) != 0 ||
-        zmq_setsockopt(front->monitor, ZMQ_LINGER, &linger, sizeof linger) != 0 ||
-        zmq_socket_monitor(front->socket, address, MONITOR_EVENTS) != 0 || zmq_connect(front->monitor, address) != 0) {
-        return from_zmq(err, "watch the client port");
-    }
-    return LIGHTQ_OK;
-}
-
-/* The socket is ours, and libzmq accepts from it: so it can be told to take no more. */
-static lightq_status bind_port(struct lq_front *front, const struct lq_endpoint *address, struct lq_err *err)
-{
-    char text[LQ_ENDPOINT_TEXT_BYTES], endpoint[ENDPOINT_TEXT_BYTES];
-    int given;
-    lightq_status status = lq_listen(address, "client port", "--listen", BACKLOG, &given, &front->port, err);
-    if (status != LIGHTQ_OK) {
-        return status;
-    }
-    struct lq_endpoint bound = {.port = front->port};
-    (void)snprintf(bound.host, sizeof bound.host, "%s", strchr(address->host, ':') != NULL ? address->host : "*");
-    lq_endpoint_format(&bound, text);
-    (void)snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
-    front->listener = dup(given);
-    if (front->listener < 0) {
-        (void)close(given);
-        return lq_err_from_errno(err, errno, "listen at the client port");
-    }
-    if (!set_int(front, ZMQ_USE_FD, given) || zmq_bind(front->socket, endpoint) != 0) {
-        (void)close(given);
-        return from_zmq(err, "listen at the client port");
-    }
-    front->listening = true;
-    return LIGHTQ_OK;
-}
-
-static int poll_socket(struct lq_front *front, void *socket, uv_poll_t *poll, uv_poll_cb cb)
-{
-    int descriptor;
-    size_t size = sizeof descriptor;
-    if (zmq_getsockopt(socket, ZMQ_FD, &descriptor, &size) != 0) {
-        return UV_EINVAL;
-    }
-    int error = uv_poll_init(front->loop, poll, descriptor);
-    if (error != 0) {
-        return error;
-    }
-    poll->data = front;
-    front->handles++;
-    return uv_poll_start(poll, UV_READABLE, cb);
-}
-
-/* Everything but what the loop must let go of first. */
-static void free_sockets(struct lq_front *front)
-{
-    if (front->socket != NULL) {
-        (void)set_int(front, ZMQ_LINGER, GOODBYE_MS);
-        (void)zmq_socket_monitor(front->socket, NULL, 0);
-        (void)zmq_close(front->socket);
-    }
-    if (front->monitor != NULL) {
-        (void)zmq_close(front->monitor);
-    }
-    if (front->listener >= 0) {
-        (void)close(front->listener);
-    }
-    if (front->context != NULL) {
-        while (zmq_ctx_term(front->context) != 0 && zmq_errno() == EINTR) {
-        }
-    }
-    assert(__atomic_load_n(&front->queued, __ATOMIC_ACQUIRE) == 0); /* ctx_term has let every message go */
-    free(front);
-}
-
-static lightq_status open_sockets(struct lq_front *front, const struct lq_front_options *options, struct lq_err *err)
-{
-    front->context = zmq_ctx_new();
-    if (front->context == NULL || (front->socket = zmq_socket(front->context, ZMQ_ROUTER)) == NULL) {
-        return from_zmq(err, "make a socket for clients");
-    }
-    if (!set_options(front, options)) {
-        return from_zmq(err, "set up the socket for clients");
-    }
-    lightq_status status = open_monitor(front, err);
-    return status == LIGHTQ_OK ? bind_port(front, &options->address, err) : status;
+    uint64_t shortest = options->handshake_ms < options->ping_ms ? options->handshake_ms : options->ping_ms;
+    shortest = options->silence_ms < shortest ? options->silence_ms : shortest;
+    shortest = shortest / TICKS_PER_TIME > 0 ? shortest / TICKS_PER_TIME : 1;
+    return shortest < TICK_MS ? shortest : TICK_MS;
 }
 
 lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *options,
@@ -473,41 +519,58 @@ lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *optio
     if (front == NULL) {
         return lq_err_set(err, LIGHTQ_ENOMEM, "out of memory");
     }
-    front->outlet = (struct lq_outlet){.send = front_send, .queued = front_queued};
-    front->listener = -1;
+    front->outlet = (struct lq_outlet){
+        .send = front_send, .close = front_close_peer, .queued_to = front_queued_to, .queued = front_queued};
     front->loop = loop;
     front->events = events;
     front->owner = owner;
-    front->counters = options->counters;
-    front->connections_max = options->connections_max;
-    lightq_status status = open_sockets(front, options, err);
+    take_options(front, options);
+    lightq_status status =
+        lq_listen(&options->address, "client port", "--listen", BACKLOG, &front->descriptor, &front->port, err);
     if (status != LIGHTQ_OK) {
-        free_sockets(front);
+        free(front);
         return status;
     }
-    int error = poll_socket(front, front->socket, &front->poll, on_readable);
-    if (error == 0) {
-        error = poll_socket(front, front->monitor, &front->monitor_poll, on_monitor);
+    if (uv_poll_init(loop, &front->listener, front->descriptor) != 0) {
+        (void)close(front->descriptor);
+        free(front);
+        return lq_err_set(err, LIGHTQ_ENOMEM, "out of memory");
     }
-    if (error != 0) { /* cannot be but for want of memory; the handles go with the loop */
-        lq_front_close(front, NULL, NULL);
-        return lq_err_set(err, LIGHTQ_ENOMEM, "watch the client port: %s", uv_strerror(error));
-    }
-    read_monitor(front);
-    front->awake = true; /* the first look makes the descriptor tell */
+    (void)uv_timer_init(loop, &front->timer);
+    front->listener.data = front->timer.data = front;
+    front->handles = 2;
+    front->accepting = uv_poll_start(&front->listener, UV_READABLE, on_connections) == 0;
+    front->ticked_ms = uv_now(loop);
+    (void)uv_timer_start(&front->timer, on_tick, tick_ms(&front->options), tick_ms(&front->options));
     *out = front;
     return LIGHTQ_OK;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void on_part_closed(uv_handle_t *handle)
 {
     struct lq_front *front = handle->data;
-    if (--front->handles > 0) {
+    front->handles--;
+    maybe_closed(front);
+}
+
+/* The timer is the last to go: it ends the wait for connections. */
+static void maybe_closed(struct lq_front *front)
+{
+    if (!front->closing) {
         return;
     }
+    if (front->handles == 1 && !uv_is_closing((uv_handle_t *)&front->timer)) {
+        uv_close((uv_handle_t *)&front->timer, on_part_closed);
+    }
+    if (front->handles > 0) {
+        return;
+    }
+    assert(front->conns == NULL && front->queued == 0 && front->arriving_bytes == 0);
     void (*cb)(void *owner) = front->close_cb;
     void *owner = front->close_owner;
-    free_sockets(front);
+    free(front->slots);
+    free(front->free_slots);
+    free(front);
     if (cb != NULL) {
         cb(owner);
     }
@@ -515,18 +578,21 @@ static void on_handle_closed(uv_handle_t *handle)
 
 void lq_front_close(struct lq_front *front, void (*cb)(void *owner), void *owner)
 {
+    struct conn *conn, *next;
     front->close_cb = cb;
     front->close_owner = owner;
-    if (front->handles == 0) { /* only from lq_front_new, which gives no callback */
-        free_sockets(front);
-        return;
+    front->closing = true;
+    uv_close((uv_handle_t *)&front->listener, on_part_closed);
+    (void)close(front->descriptor);
+    DL_FOREACH_SAFE(front->conns, conn, next)
+    {
+        lq_front_leave(conn);
+        if (conn->state != CONN_DEAD) {
+            lq_front_write(conn);
+        }
     }
-    if (front->poll.data != NULL) {
-        uv_close((uv_handle_t *)&front->poll, on_handle_closed);
-    }
-    if (front->monitor_poll.data != NULL) {
-        uv_close((uv_handle_t *)&front->monitor_poll, on_handle_closed);
-    }
+    reap(front);
+    (void)uv_timer_start(&front->timer, on_tick, GOODBYE_MS, 0);
 }
 
 uint16_t lq_front_port(const struct lq_front *front)
@@ -541,5 +607,5 @@ struct lq_outlet *lq_front_outlet(struct lq_front *front)
 
 uint64_t lq_front_queued_bytes(const struct lq_front *front)
 {
-    return __atomic_load_n(&front->queued, __ATOMIC_RELAXED);
+    return front->queued;
 }

@@ -1,11 +1,11 @@
-/* node/front.h - the client port: a libzmq ROUTER socket in the shard's loop. It knows nothing of the protocol: whole
- * messages come out of it, and answers and deliveries go into it without being copied. The only file of the node that
- * calls libzmq. Called by node/shard.c; loop thread only, but payloads are let go on libzmq's threads.
+/* node/front.h - the client port: accepts connections, speaks ZMTP on them (node/zmtp.h), and makes messages of bytes.
+ * It knows nothing of the protocol above: whole messages come out of it, and answers and deliveries go into it without
+ * being copied. Called by node/shard.c; loop thread only. docs/adr/0008 says why it is not libzmq.
  *
- * What ROUTER cannot do, and what is done instead: it does not tell of a lost connection (sessions end by silence; a
- * send then says ECLOSED), it cannot close one connection, and it bounds its queues in messages, not bytes (accounts,
- * node/outlet.h). Connections are counted by the socket's monitor; above the limit the port takes none until
- * there are fewer. */
+ * Bounds: connections (connections_max, then none are accepted until there are fewer); what is written to one
+ * connection (queue_out messages, queue_out_bytes), beyond it send says EBUSY; and the memory of messages that have
+ * arrived in part, over all connections (arriving_bytes_max, see node/front_internal.h). Who does not finish the
+ * handshake in time, or is silent although it was asked for a sign of life, is closed. */
 #ifndef LQ_NODE_FRONT_H
 #define LQ_NODE_FRONT_H
 
@@ -27,40 +27,44 @@ struct lq_front_message {
     const uint8_t *frame;
     size_t frame_size;
     struct lq_slab *payload; /* NULL when there is none */
-    bool malformed;          /* no frame, or more frames than two */
+    bool malformed;          /* more frames than two; of these none is here */
 };
 
+/* Called from lq_front_turn and lq_front_flush only, never inside a call of the outlet. */
 struct lq_front_events {
     void (*receive)(void *owner, const struct lq_front_message *message);
+    /* @peer, which had finished its handshake, is gone, whoever closed it; nothing more comes of it. */
+    void (*closed)(void *owner, lq_peer peer);
 };
 
 struct lq_front_options {
-    struct lq_endpoint address;   /* as of lq_listen */
-    uint64_t frame_bytes_max;     /* a larger frame closes its connection */
-    uint64_t queue_in, queue_out; /* messages per connection */
-    unsigned connections_max;     /* then the port takes no more */
-    struct lq_counters *counters; /* borrowed */
+    struct lq_endpoint address;                 /* as of lq_listen */
+    uint64_t frame_bytes_max;                   /* a larger frame closes its connection */
+    uint64_t queue_out, queue_out_bytes;        /* written to one connection; one message always goes */
+    uint64_t arriving_bytes_max;                /* raised to what one message may need */
+    unsigned connections_max;                   /* then the port takes no more */
+    unsigned handshake_ms, ping_ms, silence_ms; /* 0: 10 s, 5 s, 20 s */
+    struct lq_counters *counters;               /* borrowed */
 };
 
-/* Binds. OK | EADDRINUSE | EINVAL (not an address of this machine) | ENOMEM | EINTERNAL; @err says which address. */
+/* Binds. OK | EADDRINUSE | EINVAL (not an address of this machine) | ENOMEM | ELIMIT; @err says which address. */
 lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *options,
                            const struct lq_front_events *events, void *owner, struct lq_front **front,
                            struct lq_err *err) LQ_MUST_CHECK;
-/* Closes the socket; what was sent last has a tenth of a second to go out. @cb runs once, later; then @front is gone
- * and no payload is referenced any more. */
+/* Closes the port; what was sent last has a tenth of a second to go out. No event comes any more. @cb runs once,
+ * later; then @front is gone and no payload is referenced any more. */
 void lq_front_close(struct lq_front *front, void (*cb)(void *owner), void *owner);
 
 /* The port that was bound. */
 uint16_t lq_front_port(const struct lq_front *front);
 struct lq_outlet *lq_front_outlet(struct lq_front *front);
-/* Payload bytes given to libzmq and not yet sent, over all clients. */
+/* Bytes sent and not yet written, over all clients. */
 uint64_t lq_front_queued_bytes(const struct lq_front *front);
 
-/* Takes in messages, a bounded number. To be called in every turn before the loop may sleep, however it was woken:
- * libzmq's descriptor is edge-triggered. True: there is more, so the loop must not sleep. */
+/* Takes in messages, a bounded number, each connection in its turn. To be called once in every turn of the loop,
+ * before it may sleep. True: there is more, so the loop must not sleep. */
 bool lq_front_turn(struct lq_front *front);
-/* Whether there is something to take in: to be asked after the last send of a turn, which may have eaten the wake-up.
- */
-bool lq_front_readable(struct lq_front *front);
+/* Writes what was sent, in one system call for each connection. To be called at the end of every turn of the loop. */
+void lq_front_flush(struct lq_front *front);
 
 #endif

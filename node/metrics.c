@@ -141,7 +141,7 @@ void lq_metrics_write(struct lq_shard *shard, bool serving, struct lq_writer *ou
     LQ_COUNTERS(X)
 #undef X
     if (shard->front != NULL) {
-        write_metric(out, "gauge", "client_queued_bytes", "Payloads for clients that are not sent yet.",
+        write_metric(out, "gauge", "client_queued_bytes", "Bytes for clients that were not written yet.",
                      totals.client_queued);
     }
     if (shard->transport != NULL) {

@@ -47,7 +47,8 @@
     X(SIZE, max_message_bytes, "max.message.bytes", 1, LQ_MESSAGE_BYTES_MAX, "1m", "bytes", false,                     \
       "The largest message taken from a producer.")                                                                    \
     X(SIZE, memory_max, "memory.max", 8 << 20, UINT64_C(1) << 40, "512m", "bytes", false,                              \
-      "What requests being worked on and answers being sent may hold together; beyond it producers are told to wait.") \
+      "What requests being worked on and answers being sent may hold each; beyond it producers are told to wait. "     \
+      "Messages of which a part has arrived may hold an eighth of it more.")                                           \
     X(SIZE, cache_bytes, "cache.bytes", 1 << 20, UINT64_C(1) << 40, "256m", "bytes", false,                            \
       "Entries of all partitions kept in memory for consumers and for nodes that catch up.")                           \
     X(SIZE, segment_bytes, "segment.bytes", 64 << 10, UINT64_C(4) << 30, "64m", "bytes", false,                        \
@@ -82,11 +83,8 @@
       false, "Subscriptions of one client.")                                                                           \
     X(U64, connections_max, "connections.max", 16, 1000000, "8192", "connections", false,                              \
       "Open connections on the client port; with that many it takes no more until there are fewer.")                   \
-    X(U64, client_queue_in, "client.queue.in", 1, 65536, "16", "messages", false,                                      \
-      "Frames of one connection read ahead of their turn; times max.message.bytes this is what a connection can "      \
-      "hold.")                                                                                                         \
     X(U64, client_queue_out, "client.queue.out", 1, 65536, "64", "messages", false,                                    \
-      "Frames queued on one connection before they wait in the session.")                                              \
+      "Messages queued on one connection before they wait in the session.")                                            \
     X(DURATION, drain_timeout_ms, "drain.timeout.ms", 0, 600000, "5s", "", false,                                      \
       "How long SIGTERM waits for leaderships to be handed over before it ends the node all the same.")
 

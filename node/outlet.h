@@ -9,22 +9,8 @@
 #include "client/base/err.h"
 #include "client/base/slab.h"
 
-/* A connected client, by the number libzmq gave its connection. Never used again for another one. */
-typedef uint32_t lq_peer;
-
-/* Bytes handed to the network and not yet taken by it, of one client. Shared with libzmq's threads: all atomic. */
-struct lq_account {
-    uint32_t references;
-    uint64_t bytes;
-};
-
-/* One reference; NULL when out of memory. */
-struct lq_account *lq_account_new(void);
-void lq_account_unref(struct lq_account *account); /* NULL is allowed */
-uint64_t lq_account_bytes(const struct lq_account *account);
-/* @bytes are on their way, and it lives as long as they do; they have gone. On any thread. */
-void lq_account_take(struct lq_account *account, uint64_t bytes);
-void lq_account_give(struct lq_account *account, uint64_t bytes);
+/* A connection, by a number that is never used again for another one; 0 is none. */
+typedef uint64_t lq_peer;
 
 /* What is sent: the frame (copied inside the call), then the payload (referenced until it is sent). */
 struct lq_packet {
@@ -32,14 +18,21 @@ struct lq_packet {
     size_t frame_size;
     struct lq_slab *payload; /* or NULL */
     uint32_t payload_offset, payload_size;
-    struct lq_account *account; /* or NULL; charged with the payload's bytes until they are sent */
+};
+
+enum lq_outlet_close {
+    LQ_CLOSE_WRITTEN, /* when what was sent to it has been written, or takes too long */
+    LQ_CLOSE_NOW,     /* what it was sent and has not been written is lost */
 };
 
 struct lq_outlet {
     /* OK: it will be sent unless the connection breaks. EBUSY: the connection's queue is full; nothing was taken.
      * ECLOSED: there is no such client any more. ENOMEM. */
     lightq_status (*send)(struct lq_outlet *outlet, lq_peer peer, const struct lq_packet *packet);
-    /* Payload bytes on their way, over all clients. */
+    /* From now on nothing of @peer is received and nothing can be sent to it. One that is gone is no mistake. */
+    void (*close)(struct lq_outlet *outlet, lq_peer peer, enum lq_outlet_close how);
+    /* Bytes on their way to @peer; over all clients. */
+    uint64_t (*queued_to)(struct lq_outlet *outlet, lq_peer peer);
     uint64_t (*queued)(struct lq_outlet *outlet);
 };
 

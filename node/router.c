@@ -1,5 +1,5 @@
 /* node/router.c - see router.h. Rules, from docs/protocol.md: HELLO comes first. Who sends frames that are not the
- * protocol is told once, and ignored from then on; a sound frame with a wrong body costs only that request. */
+ * protocol is told so, and its connection is closed; a sound frame with a wrong body costs only that request. */
 #include "node/router.h"
 
 #include "node/admin.h"
@@ -97,7 +97,7 @@ static void on_stats(struct lq_service *service, const struct lq_request *reques
     lq_metadata_stats(service, request);
 }
 
-/* What an OPEN session may send. */
+/* What a session may send. */
 static const struct route {
     uint16_t type;
     bool has_payload;
@@ -132,12 +132,13 @@ static const struct route *find_route(uint16_t type)
     return NULL;
 }
 
-/* It is not the protocol: told once, then ignored. */
+/* It is not the protocol. */
 static void break_off(struct lq_service *service, lq_peer peer, uint64_t correlation, lightq_status status,
                       const char *text)
 {
     service->counters->frames_bad++;
-    lq_sessions_ignore(service->sessions, peer, correlation, status, text);
+    service->counters->connections_bad++;
+    lq_sessions_break_off(service->sessions, peer, correlation, status, text);
 }
 
 static void hello(struct lq_service *service, lq_peer peer, const struct lq_envelope *envelope, const uint8_t *body)
@@ -153,24 +154,7 @@ static void hello(struct lq_service *service, lq_peer peer, const struct lq_enve
     lq_codec_free(message);
 }
 
-/* The session was silent too long and does not know it. */
-static void tell_gone(struct lq_service *service, lq_peer peer, const struct lq_envelope *envelope)
-{
-    static const char text[] = "the session has ended: say HELLO";
-    if (envelope->type == LQ_MESSAGE_HEARTBEAT) {
-        Lightq__Wire__HeartbeatAnswer answer = LIGHTQ__WIRE__HEARTBEAT_ANSWER__INIT;
-        answer.status = LIGHTQ_ENOTFOUND;
-        answer.text = lq_codec_string(text);
-        lq_sessions_tell(service->sessions, peer, LQ_MESSAGE_HEARTBEAT_ANSWER, envelope->correlation, &answer.base);
-        return;
-    }
-    Lightq__Wire__Error error = LIGHTQ__WIRE__ERROR__INIT;
-    error.status = LIGHTQ_ENOTFOUND;
-    error.text = lq_codec_string(text);
-    lq_sessions_tell(service->sessions, peer, LQ_MESSAGE_ERROR, envelope->correlation, &error.base);
-}
-
-/* A message of an OPEN session. */
+/* A message of a session. */
 static void handle(struct lq_service *service, struct lq_session *session, const struct lq_envelope *envelope,
                    const uint8_t *body, struct lq_slab *payload)
 {
@@ -210,10 +194,6 @@ void lq_router_receive(struct lq_service *service, const struct lq_front_message
     struct lq_err err;
     const uint8_t *body;
     struct lq_session *session = lq_sessions_heard(service->sessions, in->peer);
-    if (session != NULL && session->state == LQ_SESSION_IGNORED) {
-        service->counters->frames_ignored++;
-        return;
-    }
     if (in->malformed) {
         break_off(service, in->peer, 0, LIGHTQ_EPROTO, "a message is one frame, or two");
         return;
@@ -225,8 +205,6 @@ void lq_router_receive(struct lq_service *service, const struct lq_front_message
         hello(service, in->peer, &envelope, body);
     } else if (session == NULL) {
         break_off(service, in->peer, envelope.correlation, LIGHTQ_EPROTO, "HELLO comes first");
-    } else if (session->state == LQ_SESSION_GONE) {
-        tell_gone(service, in->peer, &envelope);
     } else {
         handle(service, session, &envelope, body, in->payload);
     }

@@ -32,7 +32,7 @@ struct lq_service {
     uint64_t memory_used; /* by requests being worked on and entries read ahead; bounded by memory.max */
 };
 
-/* A message of an OPEN session, while it is handled. Everything is borrowed during the call. */
+/* A message of a session, while it is handled. Everything is borrowed during the call. */
 struct lq_request {
     struct lq_session *session;
     const struct lq_envelope *envelope;

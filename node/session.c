@@ -30,10 +30,11 @@ struct lq_sessions {
     const struct lq_sessions_events *events;
     void *owner;
     struct lq_session *by_peer, *by_number;
-    struct lq_session *open, *closed; /* lists, longest silent first: OPEN ones, and the others */
+    struct lq_session *open; /* all, the longest silent first */
     struct lq_session *blocked;
-    size_t open_count, closed_count, blocked_count;
+    size_t open_count, blocked_count;
     uint64_t last_number;
+    uint64_t ticked_us;
     bool serving;
     struct lq_id cluster;
     char not_ready[NOT_READY_BYTES];
@@ -69,48 +70,18 @@ static void drop_waiting(struct lq_session *session)
     session->waiting_bytes = 0;
 }
 
-/* An OPEN session is not one any more; its entry is in no list. */
+/* It ends, and is no more. */
 static void end(struct lq_sessions *sessions, struct lq_session *session)
 {
-    assert(session->state == LQ_SESSION_OPEN);
     sessions->events->ended(sessions->owner, session);
     unblock(sessions, session);
     drop_waiting(session);
     HASH_DELETE(by_number, sessions->by_number, session);
+    HASH_DELETE(by_peer, sessions->by_peer, session);
     DL_DELETE(sessions->open, session);
     sessions->open_count--;
     sessions->counters->sessions = sessions->open_count;
-    session->number = 0;
-    session->produce_count = 0;
-    session->produce_bytes = 0;
-    lq_account_unref(session->account);
-    session->account = NULL;
-}
-
-/* Takes @session, which is in no list, out of the table. */
-static void forget(struct lq_sessions *sessions, struct lq_session *session)
-{
-    HASH_DELETE(by_peer, sessions->by_peer, session);
     free(session);
-}
-
-static void leave(struct lq_sessions *sessions, struct lq_session *session)
-{
-    if (session->state == LQ_SESSION_OPEN) {
-        end(sessions, session);
-    } else {
-        DL_DELETE(sessions->closed, session);
-        sessions->closed_count--;
-    }
-}
-
-/* OPEN becomes GONE or IGNORED. */
-static void close_as(struct lq_sessions *sessions, struct lq_session *session, enum lq_session_state state)
-{
-    leave(sessions, session);
-    session->state = state;
-    DL_APPEND(sessions->closed, session);
-    sessions->closed_count++;
 }
 
 static struct lq_session *find_peer(struct lq_sessions *sessions, lq_peer peer)
@@ -120,57 +91,31 @@ static struct lq_session *find_peer(struct lq_sessions *sessions, lq_peer peer)
     return session;
 }
 
-/* A new entry in no list, or NULL: too many, or no memory. The oldest closed one makes room. */
-static struct lq_session *make(struct lq_sessions *sessions, lq_peer peer)
-{
-    if (sessions->open_count + sessions->closed_count >= sessions->options->sessions_max) {
-        struct lq_session *oldest = sessions->closed;
-        if (oldest == NULL) {
-            return NULL;
-        }
-        leave(sessions, oldest);
-        forget(sessions, oldest);
-    }
-    struct lq_session *session = calloc(1, sizeof *session);
-    if (session == NULL) {
-        return NULL;
-    }
-    session->peer = peer;
-    session->waiting_end = &session->waiting;
-    session->heard_us = lq_clock_monotonic_us(sessions->clock);
-    HASH_ADD(by_peer, sessions->by_peer, peer, sizeof session->peer, session);
-    if (session->by_peer.tbl == NULL) {
-        free(session);
-        return NULL;
-    }
-    return session;
-}
-
-/* Makes the OPEN session of @peer. NULL: no memory, or too many. */
+/* Makes the session of @peer. NULL: no memory, or too many. */
 static struct lq_session *open_session(struct lq_sessions *sessions, lq_peer peer)
 {
     struct lq_session *session = find_peer(sessions, peer);
     if (session != NULL) {
-        leave(sessions, session);
-    } else {
-        session = make(sessions, peer);
+        end(sessions, session);
     }
-    if (session == NULL) {
+    if (sessions->open_count >= sessions->options->sessions_max || (session = calloc(1, sizeof *session)) == NULL) {
         return NULL;
     }
-    session->lost = false;
-    session->account = lq_account_new();
+    session->peer = peer;
     session->number = ++sessions->last_number;
-    if (session->account != NULL) {
+    session->waiting_end = &session->waiting;
+    session->heard_us = session->told_us = lq_clock_monotonic_us(sessions->clock);
+    HASH_ADD(by_peer, sessions->by_peer, peer, sizeof session->peer, session);
+    if (session->by_peer.tbl != NULL) {
         HASH_ADD(by_number, sessions->by_number, number, sizeof session->number, session);
+        if (session->by_number.tbl == NULL) {
+            HASH_DELETE(by_peer, sessions->by_peer, session);
+        }
     }
-    if (session->account == NULL || session->by_number.tbl == NULL) {
-        lq_account_unref(session->account);
-        forget(sessions, session);
+    if (session->by_peer.tbl == NULL || session->by_number.tbl == NULL) {
+        free(session);
         return NULL;
     }
-    session->state = LQ_SESSION_OPEN;
-    session->heard_us = session->told_us = lq_clock_monotonic_us(sessions->clock);
     DL_APPEND(sessions->open, session);
     sessions->open_count++;
     sessions->counters->sessions = sessions->open_count;
@@ -209,10 +154,12 @@ static void tell_error(struct lq_sessions *sessions, lq_peer peer, uint64_t corr
 }
 
 /* It does not take what it is sent, or is not there any more. */
-static void drop(struct lq_sessions *sessions, struct lq_session *session)
+static void lose(struct lq_sessions *sessions, struct lq_session *session)
 {
-    sessions->counters->sessions_dropped++;
-    close_as(sessions, session, LQ_SESSION_GONE);
+    session->lost = true;
+    unblock(sessions, session);
+    drop_waiting(session);
+    sessions->outlet->close(sessions->outlet, session->peer, LQ_CLOSE_NOW);
 }
 
 /* The frame in sessions->frame waits. */
@@ -224,9 +171,10 @@ static void queue_answer(struct lq_sessions *sessions, struct lq_session *sessio
         answer = malloc(sizeof *answer + size);
     }
     if (answer == NULL) {
-        lq_log(WARN, "a client does not take its answers: it is forgotten", "session", session->number, "waiting_bytes",
-               session->waiting_bytes);
-        drop(sessions, session);
+        lq_log(WARN, "a client does not take its answers: its connection is closed", "session", session->number,
+               "waiting_bytes", session->waiting_bytes);
+        sessions->counters->sessions_dropped++;
+        lose(sessions, session);
         return;
     }
     answer->next = NULL;
@@ -241,6 +189,9 @@ static void queue_answer(struct lq_sessions *sessions, struct lq_session *sessio
 void lq_session_answer(struct lq_sessions *sessions, struct lq_session *session, uint16_t type, uint64_t correlation,
                        uint64_t group, const ProtobufCMessage *message)
 {
+    if (session->lost) {
+        return;
+    }
     lightq_status status = pack(sessions, type, 0, correlation, group, message);
     if (status != LIGHTQ_OK) {
         if (type != LQ_MESSAGE_ERROR) {
@@ -262,7 +213,7 @@ void lq_session_answer(struct lq_sessions *sessions, struct lq_session *session,
         queue_answer(sessions, session);
         return;
     default:
-        drop(sessions, session);
+        lose(sessions, session);
     }
 }
 
@@ -275,10 +226,10 @@ void lq_session_error(struct lq_sessions *sessions, struct lq_session *session, 
     lq_session_answer(sessions, session, LQ_MESSAGE_ERROR, correlation, 0, &error.base);
 }
 
-/* Whether its payloads on their way, or those of all clients, are as many as may be. */
+/* Whether what is on its way to it, or to all clients, is as much as may be. */
 static bool is_choked(const struct lq_sessions *sessions, const struct lq_session *session)
 {
-    return lq_account_bytes(session->account) >= sessions->options->session_bytes_max ||
+    return sessions->outlet->queued_to(sessions->outlet, session->peer) >= sessions->options->session_bytes_max ||
            sessions->outlet->queued(sessions->outlet) >= sessions->options->memory_max;
 }
 
@@ -286,6 +237,9 @@ lightq_status lq_session_deliver(struct lq_sessions *sessions, struct lq_session
                                  const Lightq__Wire__Deliver *deliver, uint64_t group, struct lq_slab *slab,
                                  uint32_t offset, uint32_t size)
 {
+    if (session->lost) {
+        return LIGHTQ_EBUSY;
+    }
     if (session->blocked || is_choked(sessions, session)) {
         block(sessions, session);
         return LIGHTQ_EBUSY;
@@ -298,16 +252,18 @@ lightq_status lq_session_deliver(struct lq_sessions *sessions, struct lq_session
                                .frame_size = sessions->frame.size,
                                .payload = slab,
                                .payload_offset = offset,
-                               .payload_size = size,
-                               .account = session->account};
+                               .payload_size = size};
     status = sessions->outlet->send(sessions->outlet, session->peer, &packet);
-    session->told_us = status == LIGHTQ_OK ? lq_clock_monotonic_us(sessions->clock) : session->told_us;
-    session->lost = status == LIGHTQ_ECLOSED;
-    if (status == LIGHTQ_EBUSY || status == LIGHTQ_ENOMEM || session->lost) {
-        block(sessions, session); /* lost: the next turn ends it, when nobody is using it */
-        return LIGHTQ_EBUSY;
+    if (status == LIGHTQ_OK) {
+        session->told_us = lq_clock_monotonic_us(sessions->clock);
+        return LIGHTQ_OK;
     }
-    return status;
+    if (status == LIGHTQ_ECLOSED) {
+        lose(sessions, session);
+    } else {
+        block(sessions, session);
+    }
+    return LIGHTQ_EBUSY;
 }
 
 /* ---- the life of a session */
@@ -325,6 +281,7 @@ lightq_status lq_sessions_new(const struct lq_options *options, struct lq_outlet
     /* Numbers of an earlier start must not come again: a late request of its would mean another session. */
     sessions->last_number = lq_clock_random_u64(clock) >> 2;
     lq_writer_init(&sessions->frame, FRAME_BYTES_MAX);
+    sessions->ticked_us = lq_clock_monotonic_us(clock);
     lq_sessions_refuse(sessions, "the node is starting");
     *out = sessions;
     return LIGHTQ_OK;
@@ -332,11 +289,8 @@ lightq_status lq_sessions_new(const struct lq_options *options, struct lq_outlet
 
 void lq_sessions_free(struct lq_sessions *sessions)
 {
-    struct lq_session *session, *next;
-    HASH_ITER(by_peer, sessions->by_peer, session, next)
-    {
-        leave(sessions, session);
-        forget(sessions, session);
+    while (sessions->open != NULL) {
+        end(sessions, sessions->open);
     }
     lq_writer_deinit(&sessions->frame);
     free(sessions);
@@ -361,10 +315,9 @@ struct lq_session *lq_sessions_heard(struct lq_sessions *sessions, lq_peer peer)
         return NULL;
     }
     session->heard_us = lq_clock_monotonic_us(sessions->clock);
-    struct lq_session **list = session->state == LQ_SESSION_OPEN ? &sessions->open : &sessions->closed;
     if (session->next != NULL) { /* not the last already */
-        DL_DELETE(*list, session);
-        DL_APPEND(*list, session);
+        DL_DELETE(sessions->open, session);
+        DL_APPEND(sessions->open, session);
     }
     return session;
 }
@@ -436,33 +389,30 @@ void lq_sessions_hello(struct lq_sessions *sessions, lq_peer peer, uint64_t corr
 
 void lq_sessions_bye(struct lq_sessions *sessions, struct lq_session *session)
 {
-    leave(sessions, session);
-    forget(sessions, session);
+    end(sessions, session);
 }
 
-void lq_sessions_ignore(struct lq_sessions *sessions, lq_peer peer, uint64_t correlation, lightq_status status,
-                        const char *text)
+void lq_sessions_closed(struct lq_sessions *sessions, lq_peer peer)
 {
     struct lq_session *session = find_peer(sessions, peer);
     if (session != NULL) {
-        close_as(sessions, session, LQ_SESSION_IGNORED);
-    } else if ((session = make(sessions, peer)) != NULL) {
-        session->state = LQ_SESSION_IGNORED;
-        DL_APPEND(sessions->closed, session);
-        sessions->closed_count++;
+        end(sessions, session);
     }
+}
+
+void lq_sessions_break_off(struct lq_sessions *sessions, lq_peer peer, uint64_t correlation, lightq_status status,
+                           const char *text)
+{
+    lq_sessions_closed(sessions, peer);
     tell_error(sessions, peer, correlation, status, text);
+    sessions->outlet->close(sessions->outlet, peer, LQ_CLOSE_WRITTEN);
 }
 
 /* ---- time */
 
-/* Sends what waits. False: the session is blocked still, or was dropped. */
+/* Sends what waits. False: the session is blocked still, or was lost. */
 static bool retry(struct lq_sessions *sessions, struct lq_session *session)
 {
-    if (session->lost) {
-        drop(sessions, session);
-        return false;
-    }
     while (session->waiting != NULL) {
         struct lq_waiting_answer *answer = session->waiting;
         struct lq_packet packet = {.frame = answer->bytes, .frame_size = answer->size};
@@ -471,7 +421,7 @@ static bool retry(struct lq_sessions *sessions, struct lq_session *session)
             return false;
         }
         if (status != LIGHTQ_OK) {
-            drop(sessions, session);
+            lose(sessions, session);
             return false;
         }
         session->waiting = answer->next;
@@ -490,22 +440,42 @@ bool lq_sessions_turn(struct lq_sessions *sessions)
         unblock(sessions, session);
         if (retry(sessions, session)) {
             sessions->events->unblocked(sessions->owner, session);
-        } else if (session->state == LQ_SESSION_OPEN) {
+        } else if (!session->lost) {
             block(sessions, session); /* at the end of the list: each has its turn */
         }
     }
     return sessions->blocked != NULL;
 }
 
+/* Its time is over. */
+static void expire(struct lq_sessions *sessions, struct lq_session *session)
+{
+    lq_peer peer = session->peer;
+    sessions->counters->sessions_expired++;
+    end(sessions, session);
+    Lightq__Wire__Bye bye = LIGHTQ__WIRE__BYE__INIT;
+    bye.status = LIGHTQ_ETIMEDOUT;
+    bye.text = lq_codec_string("the client was silent for too long");
+    lq_sessions_tell(sessions, peer, LQ_MESSAGE_BYE, 0, &bye.base);
+    sessions->outlet->close(sessions->outlet, peer, LQ_CLOSE_WRITTEN);
+}
+
 void lq_sessions_tick(struct lq_sessions *sessions)
 {
     uint64_t now_us = lq_clock_monotonic_us(sessions->clock);
     uint64_t timeout_us = sessions->options->session_timeout_ms * MICROS_PER_MILLI;
-    while (sessions->open != NULL && now_us - sessions->open->heard_us > timeout_us) {
-        sessions->counters->sessions_expired++;
-        close_as(sessions, sessions->open, LQ_SESSION_GONE);
-    }
+    uint64_t late_us = now_us - sessions->ticked_us;
     struct lq_session *session, *next;
+    sessions->ticked_us = now_us;
+    if (late_us > timeout_us / HEARTBEATS) { /* the process was stopped, and has heard nobody */
+        DL_FOREACH(sessions->open, session)
+        {
+            session->heard_us += late_us;
+        }
+    }
+    while (sessions->open != NULL && now_us > sessions->open->heard_us + timeout_us) {
+        expire(sessions, sessions->open);
+    }
     DL_FOREACH_SAFE(sessions->open, session, next)
     {
         if (now_us - session->told_us > timeout_us / SIGNS_OF_LIFE) {

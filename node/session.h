@@ -1,15 +1,9 @@
-/* node/session.h - who is connected: one session a client, from its HELLO to its BYE, its silence, or its not taking
- * what it is sent. Owns everything that is bounded per client. Called by router.c, produce.c, consume.c, admin.c.
- * Loop thread only.
+/* node/session.h - who is connected: one session a client, from its HELLO to its BYE, the end of its connection, its
+ * silence, or its not taking what it is sent. Owns everything that is bounded per client. Called by router.c,
+ * produce.c, consume.c, admin.c, shard.c. Loop thread only.
  *
- * A connection (lq_peer) is in the table in one of three states:
- *
- *     OPEN     said HELLO; answered
- *     GONE     was silent for session.timeout.ms: what it sends is answered with ENOTFOUND until it says HELLO again
- *     IGNORED  broke the protocol, and was told so: nothing of it is looked at any more
- *
- * GONE and IGNORED ones are kept while there is room (sessions.max counts all), the oldest is forgotten first. What a
- * connection says that is not in the table must be HELLO. */
+ * A session belongs to one connection (lq_peer), and a connection has one at most. Who breaks the protocol, is silent
+ * for session.timeout.ms or does not take its answers loses the connection, and the session with it. */
 #ifndef LQ_NODE_SESSION_H
 #define LQ_NODE_SESSION_H
 
@@ -28,29 +22,25 @@
 struct lq_sessions;
 struct lq_subscription;
 
-enum lq_session_state { LQ_SESSION_OPEN, LQ_SESSION_GONE, LQ_SESSION_IGNORED };
-
 /* An answer that waits for room in the connection's queue. */
 struct lq_waiting_answer;
 
 struct lq_session {
-    uint64_t number; /* never used again; 0 unless OPEN */
+    uint64_t number; /* never used again */
     lq_peer peer;
-    enum lq_session_state state;
     uint64_t heard_us, told_us; /* monotonic: when it last said something, and when something was sent to it */
     /* produce.c */
     uint64_t produce_count, produce_bytes; /* being worked on */
     /* consume.c */
     struct lq_subscription *subscriptions;
     uint64_t subscription_count;
-    struct lq_account *account; /* payloads on their way to it */
     /* session.c */
     struct lq_waiting_answer *waiting, **waiting_end;
     uint64_t waiting_bytes;
     struct lq_session *prev, *next;                 /* by when it was heard, the longest silent first */
     struct lq_session *blocked_prev, *blocked_next; /* with answers waiting, or deliveries refused */
     bool blocked;
-    bool lost; /* the connection is gone: to be dropped */
+    bool lost; /* its connection is being closed: nothing is sent any more; lq_sessions_closed will end it */
     UT_hash_handle by_peer, by_number;
 };
 
@@ -72,22 +62,24 @@ void lq_sessions_free(struct lq_sessions *sessions);
 void lq_sessions_serve(struct lq_sessions *sessions, const struct lq_id *cluster);
 void lq_sessions_refuse(struct lq_sessions *sessions, const char *why);
 
-/* The entry of @peer, or NULL; it counts as heard from now. */
+/* The session of @peer, or NULL; it counts as heard from now. */
 struct lq_session *lq_sessions_heard(struct lq_sessions *sessions, lq_peer peer);
-/* The OPEN session @number, or NULL. */
+/* The session @number, or NULL. */
 struct lq_session *lq_sessions_find(const struct lq_sessions *sessions, uint64_t number);
 
 /* HELLO: answers it, and opens a session (ending the one that the connection had). */
 void lq_sessions_hello(struct lq_sessions *sessions, lq_peer peer, uint64_t correlation,
                        const Lightq__Wire__Hello *hello);
-/* BYE: the entry is gone. */
+/* BYE: it ends. */
 void lq_sessions_bye(struct lq_sessions *sessions, struct lq_session *session);
-/* It broke the protocol: it is told @status and @text, and ignored from now on. Makes an entry when there is none. */
-void lq_sessions_ignore(struct lq_sessions *sessions, lq_peer peer, uint64_t correlation, lightq_status status,
-                        const char *text);
+/* The connection broke the protocol: it is told @status and @text, and closed; its session, if any, ends. */
+void lq_sessions_break_off(struct lq_sessions *sessions, lq_peer peer, uint64_t correlation, lightq_status status,
+                           const char *text);
+/* The connection is gone: its session, if any, ends. */
+void lq_sessions_closed(struct lq_sessions *sessions, lq_peer peer);
 
 /* Sends @message as an answer of @type. What does not go into the connection's queue waits; over session.bytes.max the
- * session is dropped, inside the call, with ended(): do not use @session afterwards. */
+ * connection is closed. Never ends the session inside. */
 void lq_session_answer(struct lq_sessions *sessions, struct lq_session *session, uint16_t type, uint64_t correlation,
                        uint64_t group, const ProtobufCMessage *message);
 /* Sends an ERROR. The same rules. */
@@ -104,11 +96,11 @@ void lq_sessions_tell(struct lq_sessions *sessions, lq_peer peer, uint16_t type,
 
 /* Tries what waits. To be called in each turn. True while something waits: call it again within some milliseconds. */
 bool lq_sessions_turn(struct lq_sessions *sessions);
-/* Ends those that were silent too long, and gives a sign of life to those who heard nothing. To be called a few times a
- * second. */
+/* Ends those that were silent too long (they are told BYE, and their connections are closed), and gives a sign of life
+ * to those who heard nothing. To be called a few times a second. */
 void lq_sessions_tick(struct lq_sessions *sessions);
 /* Tells every session that the node is leaving (BYE), and ends them all; no HELLO is accepted any more. */
 void lq_sessions_farewell(struct lq_sessions *sessions, lightq_status status, const char *text);
-size_t lq_sessions_count(const struct lq_sessions *sessions); /* OPEN ones */
+size_t lq_sessions_count(const struct lq_sessions *sessions);
 
 #endif

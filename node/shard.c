@@ -13,6 +13,7 @@
 #define RETRY_MS         5   /* when a client's connection was full */
 #define ROUNDS_MAX       8   /* of cluster part and groups in one turn */
 #define MICROS_PER_MILLI 1000
+#define ARRIVING_PART    8 /* of memory.max, beside it, for messages that have arrived in part */
 #define FRAME_HEAD_MAX   (LQ_ENVELOPE_BYTES_MAX + LQ_CLIENT_BODY_BYTES_MAX)
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -28,7 +29,13 @@ static void on_message(void *owner, const struct lq_front_message *message)
     lq_router_receive(&shard->service, message);
 }
 
-static const struct lq_front_events front_events = {.receive = on_message};
+static void on_connection_closed(void *owner, lq_peer peer)
+{
+    struct lq_shard *shard = owner;
+    lq_sessions_closed(shard->service.sessions, peer);
+}
+
+static const struct lq_front_events front_events = {.receive = on_message, .closed = on_connection_closed};
 
 static void on_session_ended(void *owner, struct lq_session *session)
 {
@@ -144,12 +151,13 @@ static void on_prepare(uv_prepare_t *prepare)
     if (shard->transport != NULL) {
         lq_transport_turn(shard->transport);
     }
+    if (shard->front != NULL) {
+        lq_front_flush(shard->front);
+    }
     end_of_turn(shard);
     if (shard->stopped) {
         return;
     }
-    /* Last, because sends may have eaten the wake-up, and deliveries may have made work. */
-    more |= shard->front != NULL && lq_front_readable(shard->front);
     more |= shard->meta != NULL && lq_meta_needs_turn(shard->meta);
     if (more != shard->idling) {
         shard->idling = more;
@@ -166,8 +174,9 @@ static lightq_status open_port(struct lq_shard *shard, struct lq_err *err)
     struct lq_front_options front = {
         .address = options->client,
         .frame_bytes_max = lq_options_batch_bytes_max(options),
-        .queue_in = options->client_queue_in,
         .queue_out = options->client_queue_out,
+        .queue_out_bytes = options->session_bytes_max,
+        .arriving_bytes_max = options->memory_max / ARRIVING_PART,
         .connections_max = (unsigned)options->connections_max,
         .counters = &shard->counters,
     };

@@ -61,7 +61,6 @@ struct sent_message {
     void *body;
     struct lq_slab *payload; /* referenced */
     uint32_t payload_offset, payload_size;
-    struct lq_account *account;
 };
 
 struct fake_outlet {
@@ -70,9 +69,12 @@ struct fake_outlet {
     size_t count, seen;   /* seen: how many the test has taken */
     lightq_status status; /* what send gives, when not OK */
     size_t room;          /* messages until it gives EBUSY; SIZE_MAX: no bound */
-    uint64_t queued;      /* what it says is on its way */
+    uint64_t queued;      /* what it says is on its way, to all */
+    uint64_t queued_to;   /* the same, to anyone of them */
     bool blind;           /* takes everything and looks at nothing */
-    bool charge;          /* payloads stay on their way until outlet_forget */
+    unsigned closed;      /* connections that were to be closed */
+    lq_peer last_closed;
+    enum lq_outlet_close last_close;
 };
 
 static inline lightq_status fake_send(struct lq_outlet *outlet, lq_peer peer, const struct lq_packet *packet)
@@ -100,12 +102,22 @@ static inline lightq_status fake_send(struct lq_outlet *outlet, lq_peer peer, co
         sent->payload = lq_slab_ref(packet->payload);
         sent->payload_offset = packet->payload_offset;
         sent->payload_size = packet->payload_size;
-        if (fake->charge && packet->account != NULL) {
-            sent->account = packet->account;
-            lq_account_take(sent->account, packet->payload_size);
-        }
     }
     return LIGHTQ_OK;
+}
+
+static inline void fake_close(struct lq_outlet *outlet, lq_peer peer, enum lq_outlet_close how)
+{
+    struct fake_outlet *fake = (struct fake_outlet *)outlet;
+    fake->closed++;
+    fake->last_closed = peer;
+    fake->last_close = how;
+}
+
+static inline uint64_t fake_queued_to(struct lq_outlet *outlet, lq_peer peer)
+{
+    (void)peer;
+    return ((struct fake_outlet *)outlet)->queued_to;
 }
 
 static inline uint64_t fake_queued(struct lq_outlet *outlet)
@@ -116,7 +128,8 @@ static inline uint64_t fake_queued(struct lq_outlet *outlet)
 static inline void outlet_init(struct fake_outlet *fake)
 {
     memset(fake, 0, sizeof *fake);
-    fake->outlet = (struct lq_outlet){.send = fake_send, .queued = fake_queued};
+    fake->outlet =
+        (struct lq_outlet){.send = fake_send, .close = fake_close, .queued_to = fake_queued_to, .queued = fake_queued};
     fake->room = SIZE_MAX;
 }
 
@@ -125,9 +138,6 @@ static inline void outlet_forget(struct fake_outlet *fake)
     for (size_t i = 0; i < fake->count; i++) {
         struct sent_message *sent = &fake->sent[i];
         lq_codec_free(sent->body);
-        if (sent->account != NULL) {
-            lq_account_give(sent->account, sent->payload_size);
-        }
         lq_slab_unref(sent->payload);
     }
     fake->count = fake->seen = 0;
