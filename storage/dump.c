@@ -8,14 +8,17 @@
 #include <string.h>
 
 #include "client/base/crc.h"
+#include "client/base/limits.h"
 #include "storage/dump_private.h"
 #include "storage/format.h"
 
-#define NODE_NAME      "node"
-#define NODE_BYTES_MAX (64u * 1024)
-#define JOURNAL_DIR    "journal"
-#define REMOVED_DIR    "removed"
-#define TEXT_BYTES     1024
+#define NODE_NAME        "node"
+#define NODE_BYTES_MAX   (64u * 1024)
+#define JOURNAL_DIR      "journal"
+#define REMOVED_DIR      "removed"
+#define TEXT_BYTES       1024
+#define SHARD_PREFIX     "shard-"
+#define SHARD_DIGITS_MAX 20
 
 /* ---- printing ---- */
 
@@ -154,6 +157,7 @@ enum {
     NODE_AT_NODE = 16,
     NODE_AT_SHARDS = 20,
     NODE_AT_STATE = 24,
+    NODE_AT_STORED = 26,
     NODE_AT_META_INCARNATION = 28,
     NODE_AT_BOOT = 32,
     NODE_AT_UUID = 40,
@@ -178,6 +182,7 @@ static void print_node(struct lq_dump *dump, struct lq_dump_file *file, const ui
     if (is_member) {
         (void)lq_dump_check_cluster(dump, file, &cluster);
     }
+    dump->shards = bytes[NODE_AT_STORED] == 1 ? lq_get_u32(bytes + NODE_AT_SHARDS) : 0;
     lq_dump_detail(dump, "uuid %s, boot %" PRIu64 ", shards %" PRIu32 ", state %u, meta incarnation %" PRIu32,
                    uuid_text, lq_get_u64(bytes + NODE_AT_BOOT), lq_get_u32(bytes + NODE_AT_SHARDS),
                    bytes[NODE_AT_STATE], lq_get_u32(bytes + NODE_AT_META_INCARNATION));
@@ -247,14 +252,28 @@ static bool is_ours(const struct lq_names *names)
     return has_name(names, NODE_NAME) || has_name(names, JOURNAL_DIR) || has_group(names);
 }
 
+/* "shard-1" and on, which have a journal and groups of their own. */
+static bool is_shard(const struct lq_name *name)
+{
+    char plain[sizeof SHARD_PREFIX + SHARD_DIGITS_MAX];
+    if (!name->is_dir || strncmp(name->name, SHARD_PREFIX, sizeof SHARD_PREFIX - 1) != 0) {
+        return false;
+    }
+    unsigned long number = strtoul(name->name + sizeof SHARD_PREFIX - 1, NULL, 10);
+    (void)snprintf(plain, sizeof plain, SHARD_PREFIX "%lu", number % LQ_SHARDS_MAX);
+    return number > 0 && number < LQ_SHARDS_MAX && strcmp(plain, name->name) == 0;
+}
+
 static void dump_journal_directory(struct lq_dump *dump)
 {
     struct lq_names names;
     struct lq_err err;
-    lightq_status status = lq_disk_list(dump->io, JOURNAL_DIR, &names, &err);
+    char path[LQ_PATH_BYTES];
+    lq_path_join(path, dump->dir, JOURNAL_DIR);
+    lightq_status status = lq_disk_list(dump->io, path, &names, &err);
     if (status != LIGHTQ_OK) {
         struct lq_dump_file file;
-        lq_dump_begin(dump, &file, JOURNAL_DIR);
+        lq_dump_begin(dump, &file, path);
         lq_dump_fail(dump, &file, status, &err);
         lq_dump_end(dump, &file, "unread");
         dump->has_bad_journal = true;
@@ -267,7 +286,9 @@ static void dump_journal_directory(struct lq_dump *dump)
 static void dump_no_journal(struct lq_dump *dump)
 {
     struct lq_dump_file file;
-    lq_dump_begin(dump, &file, JOURNAL_DIR);
+    char path[LQ_PATH_BYTES];
+    lq_path_join(path, dump->dir, JOURNAL_DIR);
+    lq_dump_begin(dump, &file, path);
     lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
                  "no journal file that can be used is here, but groups are: each of them may have forgotten a vote");
     lq_dump_end(dump, &file, "%s", "");
@@ -276,7 +297,9 @@ static void dump_no_journal(struct lq_dump *dump)
 static void dump_other(struct lq_dump *dump, const struct lq_name *name)
 {
     struct lq_dump_file file;
-    lq_dump_begin(dump, &file, name->name);
+    char path[LQ_PATH_BYTES];
+    lq_path_join(path, dump->dir, name->name);
+    lq_dump_begin(dump, &file, path);
     if (lq_name_ends(name->name, ".tmp")) {
         lq_dump_find(&file, LQ_DUMP_STALE, LQ_DUMP_NOWHERE, "a write that was not finished");
     } else if (strcmp(name->name, REMOVED_DIR) == 0) {
@@ -287,6 +310,13 @@ static void dump_other(struct lq_dump *dump, const struct lq_name *name)
     lq_dump_end(dump, &file, "%s", "");
 }
 
+/* What belongs to the node and not to one of its shards lies in the root. */
+static bool is_of_the_node(const struct lq_dump *dump, const struct lq_name *name)
+{
+    return dump->dir[0] == '\0' &&
+           (strcmp(name->name, NODE_NAME) == 0 || strcmp(name->name, "lock") == 0 || is_shard(name));
+}
+
 static void dump_names(struct lq_dump *dump, const struct lq_names *names)
 {
     for (size_t i = 0; i < names->count; i++) {
@@ -294,9 +324,10 @@ static void dump_names(struct lq_dump *dump, const struct lq_names *names)
         uint64_t group;
         uint32_t incarnation;
         if (name->is_dir && lq_name_group(name->name, &group, &incarnation)) {
-            lq_dump_group_directory(dump, name->name, group, incarnation);
-        } else if (strcmp(name->name, NODE_NAME) != 0 && strcmp(name->name, JOURNAL_DIR) != 0 &&
-                   strcmp(name->name, "lock") != 0) {
+            char path[LQ_PATH_BYTES];
+            lq_path_join(path, dump->dir, name->name);
+            lq_dump_group_directory(dump, path, group, incarnation);
+        } else if (!is_of_the_node(dump, name) && strcmp(name->name, JOURNAL_DIR) != 0) {
             dump_other(dump, name);
         }
     }
@@ -312,7 +343,7 @@ static void dump_lost(struct lq_dump *dump)
         }
         char path[LQ_PATH_BYTES];
         struct lq_dump_file file;
-        lq_path_group(path, "", group->group, group->incarnation);
+        lq_path_group(path, dump->dir, group->group, group->incarnation);
         lq_dump_begin(dump, &file, path);
         lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
                      "the directory is missing: the journal says that the group is here, with entries up to %" PRIu64,
@@ -321,12 +352,63 @@ static void dump_lost(struct lq_dump *dump)
     }
 }
 
-static void dump_free(struct lq_dump *dump)
+static void free_groups(struct lq_dump *dump)
 {
     for (size_t i = 0; i < dump->group_count; i++) {
         free(dump->groups[i].views);
     }
     free(dump->groups);
+    dump->groups = NULL;
+    dump->group_count = dump->group_capacity = 0;
+}
+
+/* The store of one shard, whose directory holds @names. */
+static void dump_store(struct lq_dump *dump, const struct lq_names *names)
+{
+    dump->has_groups = has_group(names);
+    dump->has_journal = dump->has_bad_journal = false;
+    if (has_name(names, JOURNAL_DIR)) {
+        dump_journal_directory(dump);
+    }
+    if (dump->has_groups && !dump->has_journal && !dump->has_bad_journal) {
+        dump_no_journal(dump);
+    }
+    dump_names(dump, names);
+    dump_lost(dump);
+    free_groups(dump);
+}
+
+static void find_missing_shards(struct lq_dump *dump, const struct lq_names *names)
+{
+    dump->dir = "";
+    for (unsigned i = 1; i < dump->shards && i < LQ_SHARDS_MAX; i++) {
+        char dir[sizeof SHARD_PREFIX + SHARD_DIGITS_MAX];
+        struct lq_dump_file file;
+        (void)snprintf(dir, sizeof dir, SHARD_PREFIX "%u", i);
+        if (!has_name(names, dir)) {
+            lq_dump_begin(dump, &file, dir);
+            lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
+                         "the directory of a shard is missing: each of its groups may have forgotten a vote");
+            lq_dump_end(dump, &file, "%s", "");
+        }
+    }
+}
+
+static void dump_shard(struct lq_dump *dump, const char *dir)
+{
+    struct lq_names names;
+    struct lq_err err;
+    dump->dir = dir;
+    lightq_status status = lq_disk_list(dump->io, dir, &names, &err);
+    if (status != LIGHTQ_OK) {
+        struct lq_dump_file file;
+        lq_dump_begin(dump, &file, dir);
+        lq_dump_fail(dump, &file, status, &err);
+        lq_dump_end(dump, &file, "unread");
+        return;
+    }
+    dump_store(dump, &names);
+    lq_names_deinit(&names);
 }
 
 static void print_verdict(struct lq_dump *dump)
@@ -351,7 +433,7 @@ static void print_verdict(struct lq_dump *dump)
 lightq_status lq_dump(struct lq_io *io, bool verify, FILE *out, struct lq_dump_verdict *verdict, struct lq_err *err)
 {
     *verdict = (struct lq_dump_verdict){0};
-    struct lq_dump dump = {.io = io, .out = out, .verify = verify, .verdict = verdict, .err = err};
+    struct lq_dump dump = {.io = io, .dir = "", .out = out, .verify = verify, .verdict = verdict, .err = err};
     struct lq_names names;
     lightq_status status = lq_disk_list(io, "", &names, err);
     if (status != LIGHTQ_OK) {
@@ -365,17 +447,14 @@ lightq_status lq_dump(struct lq_io *io, bool verify, FILE *out, struct lq_dump_v
     if (has_name(&names, NODE_NAME)) {
         dump_node(&dump);
     }
-    dump.has_groups = has_group(&names);
-    if (has_name(&names, JOURNAL_DIR)) {
-        dump_journal_directory(&dump);
+    dump_store(&dump, &names);
+    for (size_t i = 0; i < names.count; i++) {
+        if (is_shard(&names.at[i])) {
+            dump_shard(&dump, names.at[i].name);
+        }
     }
-    if (dump.has_groups && !dump.has_journal && !dump.has_bad_journal) {
-        dump_no_journal(&dump);
-    }
-    dump_names(&dump, &names);
-    dump_lost(&dump);
+    find_missing_shards(&dump, &names);
     print_verdict(&dump);
     lq_names_deinit(&names);
-    dump_free(&dump);
     return dump.status;
 }

@@ -688,13 +688,20 @@ static void read_open_file(struct reading *reading, uint64_t number)
                 reading->frames, end, reading->scan.file_size);
 }
 
+static void path_of(const struct lq_dump *dump, const char *name, char path[LQ_PATH_BYTES])
+{
+    char journal[LQ_PATH_BYTES];
+    lq_path_join(journal, dump->dir, "journal");
+    lq_path_join(path, journal, name);
+}
+
 static void read_file(struct lq_dump *dump, struct shard *shard, const char *name, uint64_t number)
 {
     struct reading reading = {.dump = dump, .shard = shard};
     char path[LQ_PATH_BYTES];
     lq_file file;
     struct lq_err err;
-    lq_path_join(path, "journal", name);
+    path_of(dump, name, path);
     lq_dump_begin(dump, &reading.file, path);
     lightq_status status = lq_disk_open(dump->io, path, LQ_OPEN_READ, &file, &err);
     if (status == LIGHTQ_OK) {
@@ -727,7 +734,7 @@ static void read_other(struct lq_dump *dump, const struct lq_name *name)
 {
     struct lq_dump_file file;
     char path[LQ_PATH_BYTES];
-    lq_path_join(path, "journal", name->name);
+    path_of(dump, name->name, path);
     lq_dump_begin(dump, &file, path);
     lq_dump_find(&file, LQ_DUMP_STALE, LQ_DUMP_NOWHERE, "%s",
                  lq_name_ends(name->name, ".tmp") ? "a write that was not finished" : "not of LightQ, not read");
@@ -737,7 +744,9 @@ static void read_other(struct lq_dump *dump, const struct lq_name *name)
 static void find_missing_file(struct lq_dump *dump, const struct shard *shard)
 {
     struct lq_dump_file file;
-    lq_dump_begin(dump, &file, "journal");
+    char path[LQ_PATH_BYTES];
+    lq_path_join(path, dump->dir, "journal");
+    lq_dump_begin(dump, &file, path);
     lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
                  "file %" PRIu64 " of shard %u was followed by another one, which is missing", shard->newest,
                  shard->number);

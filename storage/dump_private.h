@@ -50,12 +50,14 @@ struct lq_dump_group {
 
 struct lq_dump {
     struct lq_io *io;
+    const char *dir; /* of the shard looked at, relative to the io's root: "" of shard 0 */
     FILE *out;
     bool verify;
     struct lq_dump_verdict *verdict;
     lightq_status status; /* of what could not be read: the first */
     struct lq_err *err;
     struct lq_id cluster; /* of the first sound file */
+    unsigned shards;      /* that made their stores, by the identity; 0: not known */
     bool has_cluster;
     bool has_groups;              /* directories of some */
     bool has_journal;             /* at least one file that counts */
@@ -83,7 +85,7 @@ void lq_dump_entry(struct lq_dump *dump, const struct lq_entry *entry, uint64_t 
 
 /* ---- dump_journal.c ---- */
 
-/* The journals named in @names, which are those of the directory "journal". */
+/* The journals named in @names, which are those of the shard's directory "journal". */
 void lq_dump_journals(struct lq_dump *dump, const struct lq_names *names);
 /* NULL when no journal knows it, or without memory with @make. */
 struct lq_dump_group *lq_dump_group_find(struct lq_dump *dump, uint64_t group, bool make);

@@ -65,7 +65,7 @@ void dump_world_free(struct dump_world *world)
 lightq_status dump_world_open(struct dump_world *world)
 {
     const struct lq_store_options options = {
-        .dir = "",
+        .dir = world->dir != NULL ? world->dir : "",
         .cluster = {.bytes = "cluster of tests"},
         .segment_bytes = 4096,
         .journal_bytes = 6000,

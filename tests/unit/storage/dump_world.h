@@ -17,6 +17,7 @@ struct dump_world {
     size_t (*run)(struct dump_world *world); /* runs pending jobs: how many */
     void *data;                              /* of run */
     struct lq_store *store;                  /* NULL: none is open */
+    const char *dir;                         /* of the next one that is opened; NULL: the root */
     struct lq_err err;
 };
 

@@ -438,6 +438,76 @@ static void test_dump_tells_files_of_another_cluster(void **state)
     free(text);
 }
 
+/* The identity of a node whose stores were made. */
+static void write_node(struct dump_world *world, unsigned shards, uint8_t cluster)
+{
+    uint8_t node[NODE_BYTES] = "LQNODE";
+    struct lq_io *io = lq_io_mem_io(world->mem);
+    lq_file file;
+    assert_int_equal(io->ops->open(io, "node", LQ_OPEN_CREATE, &file, &world->err), LIGHTQ_OK);
+    node[8] = 1;
+    node[12] = NODE_BYTES;
+    node[16] = 3; /* node id */
+    lq_put_u32(node + 20, shards);
+    node[26] = 1; /* stored */
+    memset(node + 40, 7, 16);
+    memset(node + 56, cluster, 16);
+    lq_put_u32(node + NODE_BYTES - 4, lq_crc32c(0, node, NODE_BYTES - 4));
+    struct iovec iov = {.iov_base = node, .iov_len = sizeof node};
+    struct lq_io_op op = {.kind = LQ_IO_WRITE, .file = file, .iov = &iov, .iov_count = 1};
+    assert_int_equal(io->ops->run(io, &op, &world->err), LIGHTQ_OK);
+    io->ops->close(io, file);
+}
+
+static void test_dump_reads_the_stores_of_all_shards(void **state)
+{
+    struct dump_world *world = *state;
+    struct lq_dump_verdict one, both;
+    char *text;
+    make_directory(world);
+    assert_int_equal(dump_world_verify(world, NULL, &one), 0);
+    world->dir = "shard-1";
+    make_directory(world);
+    assert_int_equal(lq_io_mem_io(world->mem)->ops->mkdir(lq_io_mem_io(world->mem), "shard-01", &world->err),
+                     LIGHTQ_OK);
+
+    assert_int_equal(dump_world_verify(world, &text, &both), 0);
+
+    assert_int_equal(both.entries, one.entries * 2);
+    assert_int_equal(both.files, one.files * 2 + 1);
+    assert_non_null(strstr(text, "ok      shard-1/journal/"));
+    assert_non_null(strstr(text, "ok      shard-1/g8-1/00000000000000000001.log: "));
+    assert_non_null(strstr(text, "stale   shard-01: not of LightQ"));
+    free(text);
+    assert_int_equal(lq_io_mem_flip(world->mem, "shard-1/g8-1/00000000000000000001.log", 80, 1), LIGHTQ_OK);
+    assert_int_equal(dump_world_verify(world, &text, &both), 1);
+    assert_non_null(strstr(text, "damaged shard-1/g8-1/00000000000000000001.log: byte 64: entry crc mismatch"));
+    free(text);
+    assert_int_equal(lq_io_mem_remove(world->mem, "shard-1/g8-1"), LIGHTQ_OK);
+    assert_int_equal(dump_world_verify(world, &text, &both), 1);
+    assert_non_null(strstr(text, "damaged shard-1/g8-1: the directory is missing"));
+    free(text);
+    assert_int_equal(lq_io_mem_remove(world->mem, "shard-1/journal"), LIGHTQ_OK);
+    assert_true(dump_world_verify(world, &text, &both) > 0);
+    assert_non_null(strstr(text, "damaged shard-1/journal: no journal file that can be used is here"));
+    free(text);
+}
+
+static void test_dump_finds_a_missing_shard(void **state)
+{
+    struct dump_world *world = *state;
+    struct lq_dump_verdict verdict;
+    char *text;
+    assert_int_equal(lq_io_mem_io(world->mem)->ops->mkdir(lq_io_mem_io(world->mem), "shard-2", &world->err), LIGHTQ_OK);
+    write_node(world, 3, 9);
+
+    assert_int_equal(dump_world_verify(world, &text, &verdict), 1);
+
+    assert_non_null(strstr(text, "damaged shard-1: the directory of a shard is missing"));
+    assert_null(strstr(text, "damaged shard-2"));
+    free(text);
+}
+
 /* ---- what is not damage ---- */
 
 static void test_dump_passes_over_what_is_not_of_the_node(void **state)
@@ -524,6 +594,8 @@ int main(void)
         TEST(test_dump_names_file_and_byte_of_damage),
         TEST(test_dump_finds_a_lost_group),
         TEST(test_dump_finds_a_lost_journal),
+        TEST(test_dump_reads_the_stores_of_all_shards),
+        TEST(test_dump_finds_a_missing_shard),
         TEST(test_dump_tells_files_of_another_cluster),
         TEST(test_dump_passes_over_what_is_not_of_the_node),
         TEST(test_dump_of_a_foreign_directory_is_ENOTFOUND),

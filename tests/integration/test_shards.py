@@ -1,0 +1,231 @@
+"""Real nodes of several shards: every shard has its own ports, threads and directory, and clients, replicas, metrics and
+the ends of nodes must not show it."""
+
+import json
+import re
+import signal
+import subprocess
+import unittest
+import urllib.request
+
+from lightq_cluster import BIN, SLOW, Cluster, wait_for
+
+
+def metric(port, name):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10 * SLOW) as answer:
+        found = re.search(rf"^lightq_{name} (\d+)$", answer.read().decode(), re.M)
+    return int(found.group(1))
+
+
+class ShardsTest(unittest.TestCase):
+    def start(self, shards, nodes=3, more=""):
+        self.cluster = Cluster(nodes, f"--set shards={shards} {more}").up()
+        self.addCleanup(self.close)
+        return self.cluster
+
+    def close(self):
+        outcome = self._outcome.result
+        failed = any(test is self for test, _ in outcome.failures + outcome.errors)
+        self.cluster.close(failed)
+
+    def base(self):
+        return int(self.cluster.environment["LIGHTQ_CLUSTER_PORT"])
+
+    def wait_all_led(self, topic, partitions):
+        """Waits until every partition is described with a leader and three replicas that answer."""
+        def led():
+            done = self.cluster.lightq("--format", "json", "topic", "describe", topic, check=False)
+            if done.returncode != 0:
+                return False
+            described = json.loads(done.stdout)["partitions"]
+            return len(described) == partitions and all(
+                p["leader"] and all(r["online"] for r in p["replicas"]) for p in described)
+
+        wait_for(led, f"leaders of all partitions of {topic}", 60)
+
+    def through_a_killed_node(self, shards):
+        c = self.start(shards)
+        c.lightq("topic", "create", "t", "--partitions", 8)
+        producer = c.start_lightq("produce", "t", "--count", 60000, "--size", 100, "--rate", 20000,
+                                  "--acked", c.folder / "acked")
+        c.wait_acked("acked", 20000, producer)
+        c.script("kill", 2)
+        c.finish(producer)
+        c.script("start", 2)
+
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+
+        self.assertEqual(c.acked_lines("acked"), 60000)
+        c.check(["acked"], ["log"])
+        self.wait_all_led("t", 8)
+        c.wait_equal("t")
+
+    def test_shards_two_lose_nothing_through_a_killed_node(self):
+        self.through_a_killed_node(2)
+
+    def test_shards_three_lose_nothing_through_a_killed_node(self):
+        self.through_a_killed_node(3)
+
+    def test_shards_all_killed_keep_everything(self):
+        c = self.start(2)
+        c.lightq("topic", "create", "t", "--partitions", 8)
+        c.lightq("produce", "t", "--count", 20000, "--size", 100, "--acked", c.folder / "acked")
+        for node in (1, 2, 3):
+            c.script("kill", node)
+
+        c.up()
+
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check(["acked"], ["log"])
+        c.wait_equal("t")
+
+    def test_shards_wiped_node_is_replaced(self):
+        c = self.start(2)
+        c.lightq("topic", "create", "t", "--partitions", 8)
+        c.lightq("produce", "t", "--count", 20000, "--size", 100, "--acked", c.folder / "acked")
+        c.script("kill", 3)
+        c.script("wipe", 3)
+
+        c.script("start", 3)
+
+        c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / "acked2")
+        self.wait_all_led("t", 8)
+        c.wait_equal("t")
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check(["acked", "acked2"], ["log"])
+
+    def test_shards_any_port_takes_any_request(self):
+        c = self.start(3)
+        base = self.base()
+        ports = [base + 10 * node + shard for node in range(3) for shard in range(3)]
+
+        for port in ports:  # each from its own point of view, as if nothing else were known
+            servers = ("--servers", f"127.0.0.1:{port}")
+            topic = f"t{port}"
+            c.lightq(*servers, "topic", "create", topic, "--partitions", 4)
+            c.lightq(*servers, "produce", topic, "--count", 400, "--size", 20, "--acked", c.folder / topic)
+            described = json.loads(c.lightq(*servers, "--format", "json", "topic", "describe", topic).stdout)
+            self.assertEqual([p["partition"] for p in described["partitions"]], [0, 1, 2, 3])
+            self.assertTrue(all(p["leader"] for p in described["partitions"]), described)
+            read = c.lightq(*servers, "consume", topic, "--until-end", "--print").stdout
+            self.assertEqual(len(read.splitlines()), 400)
+            status = json.loads(c.lightq(*servers, "--format", "json", "cluster", "status").stdout)
+            self.assertEqual(len(status["nodes"]), 3)
+
+        first = ("--servers", f"127.0.0.1:{ports[1]}")
+        for port in ports:
+            c.lightq(*first, "topic", "delete", f"t{port}")
+        self.assertEqual(c.lightq("topic", "list").stdout.strip(), "")
+
+    def test_shards_metrics_are_of_the_whole_node(self):
+        c = self.start(2)
+        c.lightq("topic", "create", "t", "--partitions", 8)
+        c.lightq("produce", "t", "--count", 8000, "--size", 50)
+        https = [self.base() + 200 + 10 * node for node in range(3)]
+
+        # What the other shards counted comes some times a second.
+        wait_for(lambda: sum(metric(port, "messages_in_total") for port in https) == 8000, "all messages counted")
+        wait_for(lambda: sum(metric(port, "raft_groups_leading") for port in https) == 9, "all groups counted")
+        for port in https:
+            self.assertEqual(metric(port, "shards"), 2)
+            wait_for(lambda p=port: metric(p, "replicas") == 8, "the replicas of both shards")
+
+    def test_shards_rolling_stop_loses_nothing(self):
+        c = self.start(2)
+        c.lightq("topic", "create", "t", "--partitions", 6)
+        producer = c.start_lightq("produce", "t", "--count", 60000, "--size", 100, "--rate", 10000,
+                                  "--acked", c.folder / "acked")
+        c.wait_acked("acked", 10000, producer)
+        for node in (1, 2, 3):
+            c.script("stop", node)
+            c.script("start", node)
+        c.finish(producer)
+
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+
+        c.check(["acked"], ["log"])
+        c.wait_equal("t")
+        for node in (1, 2, 3):
+            log = (c.folder / "cluster" / f"n{node}" / "log").read_text()
+            self.assertIn('msg="ending: leaderships are handed over" shard=1', log)
+            self.assertNotIn("were not handed over in time", log)
+
+    def test_shards_another_number_at_a_start_is_refused_and_changes_nothing(self):
+        c = self.start(2, nodes=1)
+        c.lightq("topic", "create", "t", "--partitions", 4)
+        c.lightq("produce", "t", "--count", 1000, "--size", 10, "--acked", c.folder / "acked")
+        c.script("stop", 1)
+        data = c.folder / "cluster" / "n1" / "data"
+        before = {f: f.read_bytes() for f in sorted(data.rglob("*")) if f.is_file()}
+
+        for shards in (1, 3):
+            refused = subprocess.run([BIN / "lightqd", "--data", data, "--set", f"shards={shards}", "--listen",
+                                      f"127.0.0.1:{self.base()}", "--peer-listen", f"127.0.0.1:{self.base() + 100}"],
+                                     capture_output=True, text=True, check=False, timeout=20 * SLOW)
+
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("a node of 2 shards", refused.stderr)
+            self.assertIn("start it with shards = 2", refused.stderr)
+        self.assertEqual({f: f.read_bytes() for f in sorted(data.rglob("*")) if f.is_file()}, before)
+        dumped = subprocess.run([BIN / "lightq-dump", "--verify", data], capture_output=True, text=True, check=False,
+                                timeout=60 * SLOW)
+        self.assertEqual(dumped.returncode, 0, dumped.stdout)
+        self.assertRegex(dumped.stdout, r"shard-1/g\d+-1")
+        c.script("start", 1)
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check(["acked"], ["log"])
+
+    def test_shards_node_with_another_number_cannot_join(self):
+        c = self.start(2)
+        base = self.base()
+        stranger = subprocess.run(
+            [BIN / "lightqd", "--data", c.folder / "other", "--node-id", "4", "--set", "shards=1",
+             "--seeds", ",".join(f"127.0.0.1:{base + 100 + 10 * i}" for i in range(3)), "--expect", "3",
+             "--listen", f"127.0.0.1:{base + 30}", "--peer-listen", f"127.0.0.1:{base + 130}"],
+            capture_output=True, text=True, check=False, timeout=30 * SLOW)
+
+        self.assertEqual(stranger.returncode, 1, stranger.stderr)
+        self.assertIn("must run with the same number of shards", stranger.stderr)
+        c.lightq("topic", "create", "t")  # the others do not mind
+
+    def test_shards_port_in_use_is_named_and_changes_nothing(self):
+        c = self.start(1, nodes=1)
+        base = self.base()
+        data = c.folder / "other"
+
+        refused = subprocess.run([BIN / "lightqd", "--data", data, "--set", "shards=2", "--listen",
+                                  f"127.0.0.1:{base - 1}", "--peer-listen", f"127.0.0.1:{base + 150}"],
+                                 capture_output=True, text=True, check=False, timeout=20 * SLOW)
+
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(f"127.0.0.1:{base} is in use", refused.stderr)
+        self.assertFalse(data.exists())
+
+    def test_shards_all_end_in_good_order(self):
+        c = Cluster(1)
+        self.addCleanup(c.close)
+        base = int(c.environment["LIGHTQ_CLUSTER_PORT"])
+        words = [BIN / "lightqd", "--data", c.folder / "data", "--set", "shards=4", "--listen", f"127.0.0.1:{base}",
+                 "--peer-listen", f"127.0.0.1:{base + 100}"]
+        servers = ("--servers", f"127.0.0.1:{base}")
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            node = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.assertRegex(node.stdout.readline(), "^ready ")
+            c.lightq(*servers, "topic", "create", f"t{number}", "--partitions", 8)
+            c.lightq(*servers, "produce", f"t{number}", "--count", 1000, "--size", 10)
+            node.send_signal(number)
+            _, said = node.communicate(timeout=30 * SLOW)
+            self.assertEqual(node.returncode, 0, said)
+
+        waiting = subprocess.Popen([*words, "--data", c.folder / "other", "--seeds", f"127.0.0.1:{base + 5}"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "looking for a cluster" not in waiting.stderr.readline():
+            self.assertIsNone(waiting.poll())
+        waiting.send_signal(signal.SIGTERM)
+        _, said = waiting.communicate(timeout=30 * SLOW)
+        self.assertEqual(waiting.returncode, 0, said)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
