@@ -426,6 +426,7 @@ void lq_members_tick(struct lq_meta *meta)
     for (struct lq_replica *replica = meta->replicas.table; replica != NULL; replica = replica->hh.next) {
         bool leads = replica->handle != NULL && lq_partition_leading(replica->partition);
         replica->catching_up &= leads;
+        replica->fit_us = leads ? replica->fit_us : 0; /* what was seen while it led is of the past */
         replica->unsettled |= sweep;
         if (leads && replica->unsettled && (sweep || steps < STEPS_MAX)) {
             steps++;

@@ -991,6 +991,33 @@ static void test_transfer_goes_to_the_named_node(void **state)
     cluster_free(cluster);
 }
 
+/* A replica that led before and leads again lets the one that should lead be fit for a while anew, before it hands
+ * over: what it had seen of it when it led last is of the past. */
+static void test_transfer_back_waits_in_every_leadership_anew(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(21);
+    assert_int_equal(create_topic(cluster, 1, "t", 1, 3), LIGHTQ_OK);
+    uint64_t group = group_of(cluster, 1, "t", 0);
+    unsigned first, now = 0;
+    cluster_run_ms(cluster, 5000);
+    assert_non_null(leader_of(cluster, group, &first)); /* where the catalog wants it */
+    struct asked asked = {
+        .request = {.verb = LQ_META_LEADER_TRANSFER, .name = "t", .to = other_than(first), .timeout_ms = 5000}};
+    for (int turn = 0; turn < 2; turn++) {
+        ask(cluster, 1, &asked);
+        cluster_run_ms(cluster, 1500);
+
+        assert_non_null(leader_of(cluster, group, &now));
+        assert_int_equal(now, other_than(first));
+
+        cluster_run_ms(cluster, 6000);
+        assert_non_null(leader_of(cluster, group, &now));
+        assert_int_equal(now, first);
+    }
+    cluster_free(cluster);
+}
+
 static void test_drain_hands_everything_over_and_nothing_back(void **state)
 {
     (void)state;
@@ -1060,6 +1087,7 @@ int main(void)
         cmocka_unit_test(test_stranger_can_only_ask_to_join),
         cmocka_unit_test(test_malformed_letters_close_the_connection),
         cmocka_unit_test(test_transfer_goes_to_the_named_node),
+        cmocka_unit_test(test_transfer_back_waits_in_every_leadership_anew),
         cmocka_unit_test(test_drain_hands_everything_over_and_nothing_back),
         cmocka_unit_test(test_free_answers_what_waits),
     };
