@@ -293,7 +293,8 @@ bool lq_neighbours_need_turn(const struct lq_meta *meta)
     for (unsigned i = 0; i < meta->options.shards && neighbours->news != NULL; i++) {
         due |= neighbours->bulletins[i].due && !neighbours->bulletins[i].away;
     }
-    return !meta->closing && (due || (neighbours->stale && lq_meta_now_us(meta) >= neighbours->next_us));
+    bool stale = neighbours->stale && lq_meta_now_us(meta) >= neighbours->next_us;
+    return meta->options.shards > 1 && !meta->closing && (due || stale);
 }
 
 /* ---- requests ---- */

@@ -84,6 +84,27 @@ static void test_create_answers_when_every_partition_has_a_leader(void **state)
     cluster_free(cluster);
 }
 
+/* What wants a turn keeps its loop from sleeping. */
+static void test_idle_cluster_wants_no_turns(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up3(7);
+    assert_int_equal(create_topic(cluster, 1, "idle", 6, 3), LIGHTQ_OK);
+    cluster_run_ms(cluster, 3000);
+    unsigned wanted = 0;
+
+    for (unsigned i = 0; i < 300; i++) {
+        cluster_run_ms(cluster, 10);
+        for (unsigned id = 1; id <= 3; id++) {
+            lq_meta_turn(member_of(cluster, id)->meta);
+            wanted += lq_meta_needs_turn(member_of(cluster, id)->meta);
+        }
+    }
+
+    assert_int_equal(wanted, 0);
+    cluster_free(cluster);
+}
+
 static void test_create_three_hundred_partitions_is_quick(void **state)
 {
     (void)state;
@@ -1058,6 +1079,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cluster_begins_with_its_founders),
         cmocka_unit_test(test_create_answers_when_every_partition_has_a_leader),
+        cmocka_unit_test(test_idle_cluster_wants_no_turns),
         cmocka_unit_test(test_create_three_hundred_partitions_is_quick),
         cmocka_unit_test(test_create_refusals_are_named),
         cmocka_unit_test(test_leadership_goes_where_the_catalog_says),
