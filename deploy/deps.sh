@@ -10,12 +10,12 @@ set -euo pipefail
 
 BUILD_PACKAGES=(
     build-essential cmake ninja-build pkg-config python3
-    libuv1-dev libzmq3-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler
+    libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler
     libjansson-dev libisal-dev libxxhash-dev liblz4-dev libzstd-dev libsodium-dev
     libinih-dev uthash-dev libmicrohttpd-dev
 )
 TEST_PACKAGES=(
-    libcmocka-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14
+    libcmocka-dev libzmq3-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14
     libfiu-dev fiu-utils strace valgrind iproute2 iptables man-db jq git shellcheck
 )
 RAFT_PACKAGES=(libraft-dev)

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/filter.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -82,19 +81,4 @@ lightq_status lq_listen(const struct lq_endpoint *address, const char *what, con
                                                : ((struct sockaddr_in6 *)&storage)->sin6_port);
     *descriptor = made;
     return LIGHTQ_OK;
-}
-
-lightq_status lq_listen_pause(int descriptor)
-{
-    /* A filter that keeps nothing of any packet: the kernel drops them before the handshake. Connections have sockets
-     * of their own and are not filtered. */
-    struct sock_filter drop[] = {{.code = BPF_RET | BPF_K, .k = 0}};
-    struct sock_fprog program = {.len = 1, .filter = drop};
-    return setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0 ? LIGHTQ_OK : LIGHTQ_EIO;
-}
-
-lightq_status lq_listen_resume(int descriptor)
-{
-    const int unused = 0;
-    return setsockopt(descriptor, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof unused) == 0 ? LIGHTQ_OK : LIGHTQ_EIO;
 }

@@ -1,6 +1,5 @@
-/* node/listen.h - listening sockets that others accept from: libzmq (node/front.c) and libmicrohttpd
- * (node/gateway/http.c). Made here so that errors are named alike, and so that a port can stop taking connections
- * without losing those it has. Any thread. */
+/* node/listen.h - listening sockets, for node/front.c, and for libmicrohttpd to accept from (node/gateway/http.c). Made
+ * here so that errors are named alike. Any thread. */
 #ifndef LQ_NODE_LISTEN_H
 #define LQ_NODE_LISTEN_H
 
@@ -15,10 +14,5 @@
  * | ELIMIT (no descriptors) | EIO. */
 lightq_status lq_listen(const struct lq_endpoint *address, const char *what, const char *flag, int backlog,
                         int *descriptor, uint16_t *port, struct lq_err *err) LQ_MUST_CHECK;
-
-/* From now on connection attempts are not answered (they time out, or get through after lq_listen_resume). Connections
- * that were made are not touched. OK | EIO. */
-lightq_status lq_listen_pause(int descriptor) LQ_MUST_CHECK;
-lightq_status lq_listen_resume(int descriptor) LQ_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /* client/base/slab.h - reference-counted bytes: what is received, stored, cached and sent without being copied.
- * Counts are atomic: libzmq's threads give slabs back. */
+ * Counts are atomic: in the client library threads of the application give slabs back. */
 #ifndef LQ_BASE_SLAB_H
 #define LQ_BASE_SLAB_H
 

@@ -11,7 +11,6 @@ function(lq_dependency target name)
 endfunction()
 
 lq_dependency(ISAL libisal)
-lq_dependency(ZMQ libzmq)
 lq_dependency(PROTOBUF_C libprotobuf-c)
 lq_dependency(JANSSON jansson)
 lq_dependency(XXHASH libxxhash)
@@ -32,4 +31,5 @@ endif()
 
 if(LIGHTQ_TESTS)
     lq_dependency(CMOCKA cmocka)
+    lq_dependency(ZMQ libzmq) # the other side of our ZMTP
 endif()

@@ -151,6 +151,20 @@ class StrangerTest(unittest.TestCase):
         status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii")
         return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
+    def get(self, path):
+        with socket.socket() as http:
+            http.settimeout(5)
+            http.connect(("127.0.0.1", self.ports[2]))
+            http.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            answer = b""
+            while chunk := http.recv(65536):
+                answer += chunk
+            return answer.decode()
+
+    def metric(self, name):
+        line = next(line for line in self.get("/metrics").splitlines() if line.startswith(f"lightq_{name} "))
+        return int(line.split()[1])
+
     def test_node_strangers_bytes_are_survived(self):
         dice = random.Random(20261130)
         before = self.memory_kib()
@@ -164,6 +178,37 @@ class StrangerTest(unittest.TestCase):
 
         self.cluster.lightq("produce", "t", "--count", 1000, "--size", 100)
         self.assertLess(self.memory_kib(), before + 64 * 1024)
+        self.assertGreaterEqual(self.metric("client_handshakes_bad_total"), 10)
+
+    def test_node_forged_routing_ids_are_told_and_closed(self):  # L10; libzmq 4.3.4 ends the process
+        greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(48)
+        for number in range(20):
+            identity = b"\0" + struct.pack(">I", number)
+            ready = b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\x05" + identity
+            with socket.socket() as forger:
+                forger.settimeout(20 * SLOW)
+                forger.connect(("127.0.0.1", self.ports[0]))
+                forger.sendall(greeting + bytes([4, len(ready)]) + ready)
+                answer = b""
+                while chunk := forger.recv(65536):
+                    answer += chunk
+            self.assertTrue(answer.startswith(greeting[:1]), answer)
+            self.assertIn(b"ERROR", answer)
+
+        self.assertEqual(self.metric("client_handshakes_bad_total"), 20)
+        self.cluster.lightq("produce", "t", "--count", 1000, "--size", 100)
+
+    def test_node_lost_connection_ends_its_session_at_once(self):
+        consumer = subprocess.Popen([BIN / "lightq", "consume", "t"], env=dict(os.environ, **self.cluster.environment),
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: self.metric("sessions") > 0, "a session")
+        finally:
+            consumer.kill()
+            consumer.wait()
+
+        wait_for(lambda: self.metric("sessions") == 0, "the end of the session", 5)  # its time-out is 10 s
+        self.assertEqual(self.metric("sessions_expired_total"), 0)
 
     def test_node_many_silent_connections_do_not_shut_others_out(self):
         silent = []
@@ -198,19 +243,9 @@ class StrangerTest(unittest.TestCase):
         self.cluster.lightq("produce", "t", data="small\n")
 
     def test_node_health_and_metrics_answer(self):
-        def get(path):
-            with socket.socket() as http:
-                http.settimeout(5)
-                http.connect(("127.0.0.1", self.ports[2]))
-                http.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-                answer = b""
-                while chunk := http.recv(65536):
-                    answer += chunk
-                return answer.decode()
-
-        wait_for(lambda: get("/health").startswith("HTTP/1.1 200"), "health")
-        self.assertIn("lightq_", get("/metrics"))
-        self.assertTrue(get("/nothing").startswith("HTTP/1.1 404"))
+        wait_for(lambda: self.get("/health").startswith("HTTP/1.1 200"), "health")
+        self.assertIn("lightq_", self.get("/metrics"))
+        self.assertTrue(self.get("/nothing").startswith("HTTP/1.1 404"))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ PARTS = [
 
 # Foreign headers: a pattern of the name in <...>, and patterns of the files that may include it.
 OWNERS = [
-    (r"c?zmq\.h", [r"node/gateway/", r"client/lib/", r"tests/"]),
+    (r"c?zmq\.h", [r"node/gateway/", r"tests/"]),
     (r"raft(/.*)?\.h", [r"raft/", r"chaos/sim/", r"tests/unit/raft/", r"tests/lib/raft[^/]*\.[ch]", r"tests/fuzz/"]),
     (r"protobuf-c/.*", [r"client/wire/", r"tests/unit/wire/"]),
     (r"microhttpd\.h", [r"node/gateway/http[^/]*\.[ch]"]),
