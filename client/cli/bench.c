@@ -96,20 +96,23 @@ static uint64_t wait_due(struct bench *bench)
     return due_us;
 }
 
-/* Where the next message goes; with --spread, a partition that has nothing in flight, after waiting for one. */
-static int32_t next_partition(struct bench *bench)
+/* Where the next message goes; with --spread, a partition that has nothing in flight, after waiting for one. False: it
+ * was interrupted. */
+static bool next_partition(struct bench *bench, int32_t *partition)
 {
     const struct cli_args *args = &bench->cli->args;
     if (bench->idle == NULL) {
-        return cli_given(args->partition) ? (int32_t)args->partition : LIGHTQ_PARTITION_ANY;
+        *partition = cli_given(args->partition) ? (int32_t)args->partition : LIGHTQ_PARTITION_ANY;
+        return true;
     }
     while (bench->idle_count == 0) {
         if (cli_interrupted()) {
-            return LIGHTQ_PARTITION_ANY;
+            return false;
         }
         lightq_producer_poll(bench->producer, WAIT_MS, NULL);
     }
-    return bench->idle[--bench->idle_count];
+    *partition = bench->idle[--bench->idle_count];
+    return true;
 }
 
 /* Latency counts from @due_us: to the report by way of the opaque pointer, to the delivery in the payload. */
@@ -126,11 +129,13 @@ static lightq_status send_one(struct bench *bench, uint64_t due_us)
     const struct cli_args *args = &bench->cli->args;
     struct lightq_message message = {
         .topic = args->words[0],
-        .partition = next_partition(bench),
         .value = bench->payload,
         .value_size = (size_t)bench->size,
         .timestamp_ms = 1,
     };
+    if (!next_partition(bench, &message.partition)) {
+        return LIGHTQ_EBUSY;
+    }
     stamp(bench, &message, due_us);
     lightq_status status = lightq_producer_send(bench->producer, &message);
     while (status == LIGHTQ_EBUSY && !cli_interrupted()) {

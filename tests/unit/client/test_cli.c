@@ -2,6 +2,7 @@
  * standard error, JSON, and the files of produce and consume. */
 #include "tests/unit/client/cli_fixture.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -209,6 +210,27 @@ static void test_cli_failed_messages_exit_1(void **state)
     expect(f, "produce t --count 1 --timeout 2000", 1, "of which 1 may be stored");
 }
 
+/* All partitions have a message in flight that is never answered. The sanitizer sees to the stack of idle ones. */
+static void test_cli_bench_interrupted_while_it_waits_for_a_partition_ends(void **state)
+{
+    struct fixture *f = *state;
+    char command[1024], output[4096];
+    int pid;
+    fake_cluster_topic(f->cluster, "spread", FAKE_PARTITIONS_MAX);
+    fake_cluster_rule(f->cluster, (struct fake_rule){.type = LQ_MESSAGE_PRODUCE, .action = FAKE_DROP});
+    snprintf(command, sizeof command,
+             "echo $$; LIGHTQ_SERVERS=%s exec %s bench produce spread --count 100 --spread 2>&1",
+             fake_cluster_servers(f->cluster), LIGHTQ_CLI);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    assert_int_equal(fscanf(pipe, "%d", &pid), 1);
+    assert_true(fake_cluster_wait_seen(f->cluster, LQ_MESSAGE_PRODUCE, FAKE_PARTITIONS_MAX));
+    assert_int_equal(kill(pid, SIGINT), 0);
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    assert_int_equal(pclose(pipe), 1 << 8);
+    assert_non_null(strstr(output, "16 messages were not acknowledged"));
+}
+
 static void test_cli_bench_gives_the_numbers(void **state)
 {
     static const char *const keys[] = {"acked_per_s", "consumed_per_s", "mb_per_s"};
@@ -284,6 +306,7 @@ int main(void)
         WITH_FIXTURE(test_cli_until_end_of_empty_topic_ends_at_once),
         WITH_FIXTURE(test_cli_failed_messages_exit_1),
         WITH_FIXTURE(test_cli_bench_gives_the_numbers),
+        WITH_FIXTURE(test_cli_bench_interrupted_while_it_waits_for_a_partition_ends),
         WITH_FIXTURE(test_cli_manual_pages_say_what_the_tables_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
