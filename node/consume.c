@@ -108,7 +108,7 @@ static void destroy(struct lq_subscription *subscription)
     free(subscription);
 }
 
-/* ---- answers; each may end the session and with it every subscription of it */
+/* ---- answers */
 
 /* What an answer about a position says. */
 struct position {

@@ -2,9 +2,10 @@
  * It knows nothing of the protocol above: whole messages come out of it, and answers and deliveries go into it without
  * being copied. Called by node/shard.c; loop thread only. docs/adr/0008 says why it is not libzmq.
  *
- * Bounds: connections (connections_max, then none are accepted until there are fewer); what is written to one
- * connection (queue_out messages, queue_out_bytes), beyond it send says EBUSY; and the memory of messages that have
- * arrived in part, over all connections (arriving_bytes_max, see node/front_internal.h). Who does not finish the
+ * Bounds: connections (connections_max, then none are accepted until there are fewer); what waits to be written to one
+ * connection (queue_out messages, queue_out_bytes) and to all (queued_bytes_max), beyond it send says EBUSY, but one
+ * message always goes to a connection that waits for none; and the memory of messages that have arrived in part, over
+ * all connections (arriving_bytes_max, see node/front_internal.h). Who does not finish the
  * handshake in time, or is silent although it was asked for a sign of life, is closed. */
 #ifndef LQ_NODE_FRONT_H
 #define LQ_NODE_FRONT_H
@@ -40,7 +41,8 @@ struct lq_front_events {
 struct lq_front_options {
     struct lq_endpoint address;                 /* as of lq_listen */
     uint64_t frame_bytes_max;                   /* a larger frame closes its connection */
-    uint64_t queue_out, queue_out_bytes;        /* written to one connection; one message always goes */
+    uint64_t queue_out, queue_out_bytes;        /* waiting for one connection */
+    uint64_t queued_bytes_max;                  /* the same, to all connections together */
     uint64_t arriving_bytes_max;                /* raised to what one message may need */
     unsigned connections_max;                   /* then the port takes no more */
     unsigned handshake_ms, ping_ms, silence_ms; /* 0: 10 s, 5 s, 20 s */

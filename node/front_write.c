@@ -110,7 +110,8 @@ static bool is_full(const struct conn *conn, uint64_t size)
 {
     const struct lq_front_options *options = &conn->front->options;
     return conn->out_count >= options->queue_out ||
-           (conn->out_count > 0 && conn->out_bytes + size > options->queue_out_bytes);
+           (conn->out_count > 0 && (conn->out_bytes + size > options->queue_out_bytes ||
+                                    conn->front->queued + size > options->queued_bytes_max));
 }
 
 lightq_status lq_front_send(struct conn *conn, const struct lq_packet *packet)

@@ -33,6 +33,7 @@ struct lq_sessions {
     struct lq_session *open; /* all, the longest silent first */
     struct lq_session *blocked;
     size_t open_count, blocked_count;
+    uint64_t waiting_bytes; /* answers of all sessions */
     uint64_t last_number;
     uint64_t ticked_us;
     bool serving;
@@ -59,8 +60,9 @@ static void unblock(struct lq_sessions *sessions, struct lq_session *session)
     }
 }
 
-static void drop_waiting(struct lq_session *session)
+static void drop_waiting(struct lq_sessions *sessions, struct lq_session *session)
 {
+    sessions->waiting_bytes -= session->waiting_bytes;
     while (session->waiting != NULL) {
         struct lq_waiting_answer *answer = session->waiting;
         session->waiting = answer->next;
@@ -75,7 +77,7 @@ static void end(struct lq_sessions *sessions, struct lq_session *session)
 {
     sessions->events->ended(sessions->owner, session);
     unblock(sessions, session);
-    drop_waiting(session);
+    drop_waiting(sessions, session);
     HASH_DELETE(by_number, sessions->by_number, session);
     HASH_DELETE(by_peer, sessions->by_peer, session);
     DL_DELETE(sessions->open, session);
@@ -158,7 +160,7 @@ static void lose(struct lq_sessions *sessions, struct lq_session *session)
 {
     session->lost = true;
     unblock(sessions, session);
-    drop_waiting(session);
+    drop_waiting(sessions, session);
     sessions->outlet->close(sessions->outlet, session->peer, LQ_CLOSE_NOW);
 }
 
@@ -167,7 +169,8 @@ static void queue_answer(struct lq_sessions *sessions, struct lq_session *sessio
 {
     size_t size = sessions->frame.size;
     struct lq_waiting_answer *answer = NULL;
-    if (session->waiting_bytes + size <= sessions->options->session_bytes_max) {
+    if (session->waiting_bytes + size <= sessions->options->session_bytes_max &&
+        sessions->waiting_bytes + size <= sessions->options->memory_max) {
         answer = malloc(sizeof *answer + size);
     }
     if (answer == NULL) {
@@ -183,6 +186,7 @@ static void queue_answer(struct lq_sessions *sessions, struct lq_session *sessio
     *session->waiting_end = answer;
     session->waiting_end = &answer->next;
     session->waiting_bytes += size;
+    sessions->waiting_bytes += size;
     block(sessions, session);
 }
 
@@ -427,6 +431,7 @@ static bool retry(struct lq_sessions *sessions, struct lq_session *session)
         session->waiting = answer->next;
         session->waiting_end = session->waiting == NULL ? &session->waiting : session->waiting_end;
         session->waiting_bytes -= answer->size;
+        sessions->waiting_bytes -= answer->size;
         free(answer);
     }
     return !is_choked(sessions, session);

@@ -78,8 +78,8 @@ void lq_sessions_break_off(struct lq_sessions *sessions, lq_peer peer, uint64_t 
 /* The connection is gone: its session, if any, ends. */
 void lq_sessions_closed(struct lq_sessions *sessions, lq_peer peer);
 
-/* Sends @message as an answer of @type. What does not go into the connection's queue waits; over session.bytes.max the
- * connection is closed. Never ends the session inside. */
+/* Sends @message as an answer of @type. What does not go into the connection's queue waits; over session.bytes.max, or
+ * memory.max for all sessions, the connection is closed. Never ends the session inside. */
 void lq_session_answer(struct lq_sessions *sessions, struct lq_session *session, uint16_t type, uint64_t correlation,
                        uint64_t group, const ProtobufCMessage *message);
 /* Sends an ERROR. The same rules. */

@@ -176,6 +176,7 @@ static lightq_status open_port(struct lq_shard *shard, struct lq_err *err)
         .frame_bytes_max = lq_options_batch_bytes_max(options),
         .queue_out = options->client_queue_out,
         .queue_out_bytes = options->session_bytes_max,
+        .queued_bytes_max = options->memory_max,
         .arriving_bytes_max = options->memory_max / ARRIVING_PART,
         .connections_max = (unsigned)options->connections_max,
         .counters = &shard->counters,

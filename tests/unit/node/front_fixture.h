@@ -121,6 +121,7 @@ static inline struct fixture *front_setup(void)
                                            .frame_bytes_max = FRAME_BYTES_MAX,
                                            .queue_out = 16,
                                            .queue_out_bytes = 16 * FRAME_BYTES_MAX,
+                                           .queued_bytes_max = 64 * FRAME_BYTES_MAX,
                                            .arriving_bytes_max = 1 << 20,
                                            .connections_max = 1000,
                                            .counters = &f->counters};

@@ -438,6 +438,42 @@ static void test_front_slow_reader_is_bounded_and_harms_nobody(void **state)
     (void)close(other);
 }
 
+static void test_front_slow_readers_together_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t heard[7];
+    int slow[3];
+    f->options.queued_bytes_max = 500000;
+    open_front(f);
+    struct lq_outlet *outlet = lq_front_outlet(f->front);
+    struct lq_slab *slab = lq_slab_new(80000);
+    assert_non_null(slab);
+    memset(slab->bytes, 'd', slab->size);
+    struct lq_packet packet = {.frame = "d", .frame_size = 1, .payload = slab, .payload_size = 80000};
+    for (unsigned i = 0; i < 3; i++) {
+        slow[i] = client(f);
+        say_frame(slow[i], 0, "hello", 5);
+        UNTIL(f, f->received == i + 1);
+        while (outlet->send(outlet, f->last_peer, &packet) == LIGHTQ_OK) {
+            turn(f);
+        }
+        assert_in_range(lq_front_queued_bytes(f->front), 80000, 500000 + i * 80100);
+    }
+
+    int other = client(f);
+    f->echo = true;
+    for (int i = 0; i < 20; i++) {
+        say_frame(other, 0, "hello", 5);
+        hear(f, other, heard, sizeof heard);
+    }
+
+    for (int i = 0; i < 3; i++) {
+        (void)close(slow[i]);
+    }
+    lq_slab_unref(slab);
+    (void)close(other);
+}
+
 /* L7: who announces much and sends little holds no memory that others need. */
 static void test_front_announced_frames_do_not_use_up_memory(void **state)
 {
@@ -537,6 +573,7 @@ int main(void)
         TEST(test_front_closed_now_is_gone),
         TEST(test_front_flood_leaves_room_for_others),
         TEST(test_front_slow_reader_is_bounded_and_harms_nobody),
+        TEST(test_front_slow_readers_together_are_bounded),
         TEST(test_front_announced_frames_do_not_use_up_memory),
         TEST(test_front_waiting_for_memory_loses_nothing),
     };

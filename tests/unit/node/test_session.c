@@ -343,6 +343,31 @@ static void test_session_that_takes_no_answers_is_closed(void **state)
     assert_lost(f, session);
 }
 
+static void test_session_answers_of_all_are_bounded_together(void **state)
+{
+    struct fixture *f = *state;
+    f->options.session_bytes_max = 10000;
+    f->options.memory_max = 15000;
+    struct lq_session *first = open_session(f, 8), *second = open_session(f, PEER);
+    f->outlet.room = 0;
+    for (int i = 0; i < 9; i++) {
+        answer(f, first, 1, 1000);
+    }
+    for (int i = 0; i < 6; i++) {
+        answer(f, second, 1, 1000);
+    }
+
+    assert_false(first->lost);
+    assert_true(second->lost);
+    assert_int_equal(second->waiting_bytes, 0);
+    assert_int_equal(f->outlet.last_closed, PEER);
+    lq_sessions_closed(f->sessions, PEER);
+    answer(f, first, 1, 100); /* there is room again */
+    assert_false(first->lost);
+    f->outlet.room = SIZE_MAX;
+    assert_false(lq_sessions_turn(f->sessions));
+}
+
 static void test_session_answer_to_lost_connection_is_the_last(void **state)
 {
     struct fixture *f = *state;
@@ -496,6 +521,7 @@ int main(void)
         TEST(test_session_beyond_the_most_is_refused),
         TEST(test_session_answers_wait_in_order_while_connection_is_full),
         TEST(test_session_that_takes_no_answers_is_closed),
+        TEST(test_session_answers_of_all_are_bounded_together),
         TEST(test_session_answer_to_lost_connection_is_the_last),
         TEST(test_session_answer_that_is_too_big_becomes_an_error),
         TEST(test_session_deliveries_stop_at_bytes_on_their_way),
