@@ -485,7 +485,7 @@ static bool has_sound_frame(struct reading *reading, uint64_t position)
 }
 
 /* Whether the bytes at @position can be a frame's head that was not written in full: sectors that it should fill are
- * zeros, or it goes beyond the end of the file. */
+ * zeros, or it goes beyond the end of the file, which also the entries behind a sound head can do. */
 static bool is_torn_head(struct reading *reading, uint64_t position)
 {
     const uint8_t *bytes;
@@ -506,8 +506,12 @@ static bool is_torn_head(struct reading *reading, uint64_t position)
     if (head > reading->scan.file_size - position) {
         return true;
     }
-    return lq_scan_bytes(&reading->scan, position, (size_t)head, &bytes, &available, &err) == LIGHTQ_OK &&
-           lq_scan_has_zero_piece(bytes, position, head);
+    if (lq_scan_bytes(&reading->scan, position, (size_t)head, &bytes, &available, &err) != LIGHTQ_OK ||
+        available < head) {
+        return false;
+    }
+    bool is_written = lq_get_u32(bytes + 4) == lq_crc32c(0, bytes + 8, (size_t)head - 8);
+    return lq_scan_has_zero_piece(bytes, position, head) || (is_written && size > reading->scan.file_size - position);
 }
 
 static void find_torn(struct reading *reading, uint64_t position, const struct lq_err *why)

@@ -214,7 +214,9 @@ static lightq_status judge_head(struct lq_replay_file *file, uint64_t position, 
     }
     status = lq_scan_bytes(&file->scan, position, (size_t)head, &at, &available, err);
     if (status == LIGHTQ_OK && available == head && at[head - 1] != 0 && !lq_scan_has_zero_piece(at, position, head)) {
-        *found = LQ_FOUND_ROTTEN;
+        /* As it was written, and its entries go beyond the end of the file: that was not made longer. */
+        bool cut = size > file->size - position && lq_get_u32(at + 4) == lq_crc32c(0, at + 8, (size_t)head - 8);
+        *found = cut ? LQ_FOUND_TORN : LQ_FOUND_ROTTEN;
     }
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "client/base/buf.h"
 #include "client/base/crc.h"
+#include "storage/journal.h"
 #include "store_fixture.h"
 
 #define GROUPS    4
@@ -612,6 +613,70 @@ static void test_recover_unwritten_sector_below_the_watermark_is_damage(void **s
     assert_int_equal(lq_rlog_health(lq_store_find(f->store, 1)), LQ_RLOG_DAMAGED);
 }
 
+/* Where the last frame of a journal file begins. */
+static size_t last_frame(const uint8_t *bytes, size_t size)
+{
+    size_t last = 0;
+    for (size_t at = LQ_JOURNAL_HEADER_BYTES; at + LQ_FRAME_HEADER_BYTES <= size; at += 8) {
+        last = lq_get_u32(bytes + at) == LQ_FRAME_MAGIC ? at : last;
+    }
+    assert_true(last != 0);
+    return last;
+}
+
+/* The last flush before a power cut made the journal longer, and only the length was lost with a part of its entries:
+ * what the frame's head says is right, and nothing of it was told to anybody. Real disks do that where the file was
+ * allocated ahead up to the middle of the frame. */
+static void test_recover_frame_that_the_file_ends_in_is_a_torn_tail(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    small_options(f);
+    f->options.segment_bytes = 65536;
+    f->options.sync_files_max = 1; /* entries of several groups go to the journal */
+    fixture_open(f);
+    for (uint64_t group = 1; group <= 3; group++) {
+        (void)fixture_create(f, group, NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        for (uint64_t group = 1; group <= 3; group++) {
+            assert_int_equal(append(lq_store_find(f->store, group), 1, 1, 100), LIGHTQ_OK);
+        }
+        lq_store_flush(f->store);
+        (void)lq_io_mem_run_all(f->mem);
+    }
+    fixture_crash(f, LQ_IO_MEM_LOSE, 0);
+    struct lq_io_mem_image *image = lq_io_mem_copy(f->mem);
+    assert_non_null(image);
+    assert_int_equal(lq_io_mem_read_file(f->mem, JOURNAL_1, &bytes, &size), LIGHTQ_OK);
+    size_t frame = last_frame(bytes, size);
+    size_t head = LQ_FRAME_HEADER_BYTES + lq_get_u32(bytes + frame + 32);
+    size_t end = (size_t)lq_get_u64(bytes + frame + 8);
+    assert_true(head < end); /* it has entries */
+    for (size_t kept = head; kept < end; kept += 8) {
+        assert_int_equal(lq_io_mem_restore(f->mem, image), LIGHTQ_OK);
+        assert_int_equal(lq_io_mem_cut_file(f->mem, JOURNAL_1, frame + kept), LIGHTQ_OK);
+
+        assert_int_equal(fixture_try_open(f), LIGHTQ_OK);
+
+        for (uint64_t group = 1; group <= 3; group++) {
+            struct lq_rlog *log = lq_store_find(f->store, group);
+            assert_int_equal(lq_rlog_health(log), LQ_RLOG_HEALTHY);
+            assert_int_equal(lq_rlog_last(log), 1);
+            check_log(f, log);
+        }
+        fixture_close(f);
+    }
+    /* A head that is not what was written stays damage, wherever the file ends. */
+    assert_int_equal(lq_io_mem_restore(f->mem, image), LIGHTQ_OK);
+    assert_int_equal(lq_io_mem_cut_file(f->mem, JOURNAL_1, frame + end - 8), LIGHTQ_OK);
+    assert_int_equal(lq_io_mem_flip(f->mem, JOURNAL_1, frame + 17, 1), LIGHTQ_OK);
+    assert_int_equal(fixture_try_open(f), LIGHTQ_EDAMAGED);
+    lq_io_mem_image_free(image);
+    free(bytes);
+}
+
 /* Without any journal record of them, watermarks reach the journal soon: by number of flushes, and by time. */
 static void test_recover_watermarks_reach_the_journal(void **state)
 {
@@ -698,6 +763,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_recover_wrong_byte_in_the_last_flush_is_damage, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_recover_unwritten_sector_in_the_last_flush_is_a_torn_tail, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_recover_frame_that_the_file_ends_in_is_a_torn_tail, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_recover_unwritten_sector_below_the_watermark_is_damage, fixture_setup,
                                         fixture_teardown),
