@@ -16,7 +16,7 @@
 #
 # Environment: LIGHTQ_CLUSTER_DIR (.cluster) data and logs; LIGHTQ_CLUSTER_PORT (5600) first client port, peer ports
 # follow 100 above, HTTP 200 above, 10 apart for each node; LIGHTQ_BIN (build/release/bin) the programs;
-# LIGHTQ_CLUSTER_ARGS more words for every lightqd.
+# LIGHTQ_CLUSTER_ARGS more words for every lightqd ("--set shards=2": up to 10, which is how far apart the ports are).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -97,6 +97,9 @@ servers() {
 # Starts node $1 without waiting; its log grows from where it was.
 launch() {
     local dir data log
+    if [[ "${LIGHTQ_CLUSTER_ARGS:-}" =~ shards=([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -gt 10 ]; then
+        die "shards=${BASH_REMATCH[1]}: the ports of this script's nodes are 10 apart, so a node can have 10 shards at most"
+    fi
     dir=$(node_dir "$1")
     mkdir -p "$dir/data"
     data=$(realpath "$dir/data")
