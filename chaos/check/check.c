@@ -47,14 +47,14 @@ void lq_check_looked(struct lq_check *check, enum lq_checker checker, uint64_t c
 const char *lq_check_message_text(const struct lq_check *check, uint32_t message, char text[LQ_MESSAGE_TEXT_BYTES])
 {
     const struct lq_message *known = &check->history->messages[message];
-    snprintf(text, LQ_MESSAGE_TEXT_BYTES, "%s %llu", lq_names_at(&check->history->producers, known->producer),
+    snprintf(text, LQ_MESSAGE_TEXT_BYTES, "%s %llu", lq_check_names_at(&check->history->producers, known->producer),
              (unsigned long long)known->sequence);
     return text;
 }
 
 const char *lq_check_log_name(const struct lq_check *check, uint32_t log)
 {
-    return lq_names_at(&check->history->logs, log);
+    return lq_check_names_at(&check->history->logs, log);
 }
 
 void *lq_check_zeroed(size_t count, size_t size)

@@ -13,8 +13,8 @@ static void found_digest(struct lq_check *check, const struct lq_digest *first, 
     const struct lq_history *history = check->history;
     lq_check_found(
         check, LQ_CHECKER_replicas, "%s: node %s has digest %016llx below %llu, node %s has %016llx below %llu%s",
-        lq_check_log_name(check, first->log), lq_names_at(&history->nodes, first->node), (ull)first->digest,
-        (ull)first->end, lq_names_at(&history->nodes, second->node), (ull)second->digest, (ull)second->end, what);
+        lq_check_log_name(check, first->log), lq_check_names_at(&history->nodes, first->node), (ull)first->digest,
+        (ull)first->end, lq_check_names_at(&history->nodes, second->node), (ull)second->digest, (ull)second->end, what);
 }
 
 /* Digests at the same end are equal, whenever they were taken. */
@@ -98,7 +98,7 @@ static lightq_status check_leaders(struct lq_check *check)
         if (one != two) {
             lq_check_found(check, LQ_CHECKER_leader, "%s term %llu: nodes %s and %s lead",
                            lq_check_log_name(check, items[i].major), (ull)items[i].minor,
-                           lq_names_at(&history->nodes, one), lq_names_at(&history->nodes, two));
+                           lq_check_names_at(&history->nodes, one), lq_check_names_at(&history->nodes, two));
         }
     }
     free(items);
@@ -128,7 +128,7 @@ static lightq_status check_observed_terms(struct lq_check *check)
         if (after->term < before->term) {
             const struct lq_pair *view = &history->views.at[after->view];
             lq_check_found(check, LQ_CHECKER_term, "%s: node %s told of term %llu, and then of term %llu",
-                           lq_check_log_name(check, view->second), lq_names_at(&history->nodes, view->first),
+                           lq_check_log_name(check, view->second), lq_check_names_at(&history->nodes, view->first),
                            (ull)before->term, (ull)after->term);
         }
     }

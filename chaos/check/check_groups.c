@@ -17,7 +17,7 @@ static lightq_status scope_of(const struct lq_history *history, struct deliverie
                               uint32_t *scope)
 {
     const struct lq_pair *pair = &history->tracks.at[track];
-    const struct lq_reader *reader = &history->reader_kinds[pair->first];
+    const struct lq_reader_kind_of *reader = &history->reader_kinds[pair->first];
     *scope = LQ_INDEX_NONE;
     if (reader->kind != LQ_READER_PIPELINE) {
         return LIGHTQ_OK;
@@ -29,7 +29,7 @@ static lightq_status collect_reads(const struct lq_history *history, struct deli
 {
     lightq_status status = LIGHTQ_OK;
     for (uint32_t i = 0; i < history->read_count && status == LIGHTQ_OK; i++) {
-        const struct lq_read *read = &history->reads[i];
+        const struct lq_read_event *read = &history->reads[i];
         uint32_t scope;
         status = scope_of(history, deliveries, read->track, &scope);
         if (status == LIGHTQ_OK && scope != LQ_INDEX_NONE && read->message != LQ_HISTORY_NONE) {
@@ -121,10 +121,10 @@ static void check_drained(struct lq_check *check, const struct deliveries *deliv
         lq_check_looked(check, LQ_CHECKER_missed, 1);
         if (read == deliveries->read_count || compare(&deliveries->reads[read], &wanted) != 0) {
             char text[LQ_MESSAGE_TEXT_BYTES];
-            lq_check_found(check, LQ_CHECKER_missed,
-                           "group %s is done with %s offset %" PRIu64 " (%s) but never got it",
-                           lq_names_at(&check->history->groups, drained->group), lq_check_log_name(check, drained->log),
-                           place->offset, lq_check_message_text(check, place->message, text));
+            lq_check_found(
+                check, LQ_CHECKER_missed, "group %s is done with %s offset %" PRIu64 " (%s) but never got it",
+                lq_check_names_at(&check->history->groups, drained->group), lq_check_log_name(check, drained->log),
+                place->offset, lq_check_message_text(check, place->message, text));
         }
     }
 }

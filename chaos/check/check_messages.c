@@ -13,7 +13,7 @@ static bool mark_seen(struct lq_check *check)
         any_final = any_final || history->reader_kinds[i].kind == LQ_READER_FINAL;
     }
     for (uint32_t i = 0; i < history->read_count; i++) {
-        const struct lq_read *read = &history->reads[i];
+        const struct lq_read_event *read = &history->reads[i];
         if (read->message == LQ_HISTORY_NONE) {
             continue;
         }

@@ -31,7 +31,7 @@ static struct told told_of(const struct lq_history *history, uint32_t value)
     if (value < history->moved_count) {
         return (struct told){.message = history->moved[value].message};
     }
-    const struct lq_read *read = &history->reads[value - history->moved_count];
+    const struct lq_read_event *read = &history->reads[value - history->moved_count];
     return (struct told){.message = read->message, .crc = read->crc, .has_crc = true};
 }
 
@@ -59,7 +59,7 @@ static lightq_status collect(const struct lq_history *history, struct lq_sort_it
     }
     base += history->moved_count;
     for (uint32_t i = 0; i < history->read_count; i++) {
-        const struct lq_read *read = &history->reads[i];
+        const struct lq_read_event *read = &history->reads[i];
         if (read->message != LQ_HISTORY_NONE) {
             all[used++] = (struct lq_sort_item){
                 .major = history->tracks.at[read->track].second, .minor = read->offset, .value = base + i};

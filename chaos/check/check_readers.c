@@ -49,7 +49,7 @@ static lightq_status on_read(struct lq_check *check, const struct lq_pair *track
     lightq_status status = LIGHTQ_OK;
     uint32_t log = track->second;
     if (cursor->running && offset != cursor->next) {
-        const char *reader = lq_names_at(&check->history->readers, track->first);
+        const char *reader = lq_check_names_at(&check->history->readers, track->first);
         unsigned long long expected = cursor->next, got = offset;
         if (offset < cursor->next) {
             lq_check_found(check, LQ_CHECKER_backward, "reader %s in %s: offset %llu where %llu was next", reader,
@@ -76,7 +76,7 @@ static lightq_status walk_reads(struct lq_check *check, struct cursor *cursors)
     const struct lq_history *history = check->history;
     lightq_status status = LIGHTQ_OK;
     for (uint32_t i = 0; i < history->read_count && status == LIGHTQ_OK; i++) {
-        const struct lq_read *read = &history->reads[i];
+        const struct lq_read_event *read = &history->reads[i];
         const struct lq_pair *track = &history->tracks.at[read->track];
         struct cursor *cursor = &cursors[read->track];
         if (history->reader_kinds[track->first].kind == LQ_READER_PIPELINE) {

@@ -151,8 +151,8 @@ static void measure_fault(const struct lq_check *check, const struct tries *trie
 static void judge_fault(struct lq_check *check, uint32_t at, const struct lq_fault_recovery *recovery)
 {
     const struct lq_history *history = check->history;
-    const char *name = lq_names_at(&history->faults, at);
-    const char *kind = lq_names_at(&history->fault_kinds, history->fault_times[at].kind);
+    const char *name = lq_check_names_at(&history->faults, at);
+    const char *kind = lq_check_names_at(&history->fault_kinds, history->fault_times[at].kind);
     uint64_t most = check->options->recovery_max_us;
     if (recovery->state != LQ_RECOVERY_UNMEASURED) {
         lq_check_looked(check, LQ_CHECKER_recovery, 1);

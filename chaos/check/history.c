@@ -49,14 +49,14 @@ void lq_history_init(struct lq_history *history)
 
 void lq_history_deinit(struct lq_history *history)
 {
-    struct lq_names *names[] = {&history->logs,   &history->producers, &history->readers,    &history->nodes,
-                                &history->groups, &history->faults,    &history->fault_kinds};
+    struct lq_check_names *names[] = {&history->logs,   &history->producers, &history->readers,    &history->nodes,
+                                      &history->groups, &history->faults,    &history->fault_kinds};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        lq_names_deinit(names[i]);
+        lq_check_names_deinit(names[i]);
     }
     lq_pairs_deinit(&history->tracks);
     lq_pairs_deinit(&history->views);
-    lq_index_deinit(&history->messages_by_id);
+    lq_check_index_deinit(&history->messages_by_id);
     void *arrays[] = {history->messages,     history->reads,       history->settles, history->trims,
                       history->ends,         history->leaderships, history->digests, history->fault_times,
                       history->reader_kinds, history->moved,       history->drained};
@@ -73,10 +73,10 @@ struct lq_word lq_word_of(const char *text)
     return (struct lq_word){.at = text, .size = strlen(text)};
 }
 
-static lightq_status put_name(struct lq_names *names, struct lq_word name, const char *what, uint32_t *id,
+static lightq_status put_name(struct lq_check_names *names, struct lq_word name, const char *what, uint32_t *id,
                               struct lq_err *err)
 {
-    lightq_status status = lq_names_put(names, name, id);
+    lightq_status status = lq_check_names_put(names, name, id);
     if (status == LIGHTQ_EINVAL) {
         return lq_err_set(err, status, "the name of a %s must be 1 to %d printable characters", what,
                           LQ_WORD_BYTES_MAX);
@@ -124,7 +124,7 @@ static bool is_log(struct lq_word word)
 
 lightq_status lq_history_log_word(struct lq_history *history, struct lq_word word, uint32_t *log, struct lq_err *err)
 {
-    *log = lq_names_find(&history->logs, word);
+    *log = lq_check_names_find(&history->logs, word);
     if (*log != LQ_INDEX_NONE) {
         return LIGHTQ_OK;
     }
@@ -165,12 +165,12 @@ lightq_status lq_history_reader(struct lq_history *history, struct lq_word name,
     if (status != LIGHTQ_OK) {
         return status;
     }
-    struct lq_reader *known = &history->reader_kinds[*reader];
+    struct lq_reader_kind_of *known = &history->reader_kinds[*reader];
     if (*reader == before) {
-        *known = (struct lq_reader){.group = group, .kind = (uint8_t)kind};
+        *known = (struct lq_reader_kind_of){.group = group, .kind = (uint8_t)kind};
     } else if (known->kind != kind || known->group != group) {
         return lq_err_set(err, LIGHTQ_EINVAL, "reader %s is known as another kind of reader",
-                          lq_names_at(&history->readers, *reader));
+                          lq_check_names_at(&history->readers, *reader));
     }
     return LIGHTQ_OK;
 }
@@ -187,7 +187,8 @@ static bool message_equals(const void *context, uint32_t place, const void *key)
 static uint32_t find_message(const struct lq_history *history, uint32_t producer, uint64_t sequence)
 {
     struct message_key key = {.sequence = sequence, .producer = producer};
-    return lq_index_find(&history->messages_by_id, lq_index_hash(sequence, producer), message_equals, history, &key);
+    return lq_check_index_find(&history->messages_by_id, lq_check_index_hash(sequence, producer), message_equals,
+                               history, &key);
 }
 
 /* The place of message (@producer, @sequence), which is added with nothing known about it when it is new. */
@@ -206,7 +207,7 @@ static lightq_status put_message(struct lq_history *history, uint32_t producer, 
     if (status != LIGHTQ_OK) {
         return status;
     }
-    status = lq_index_reserve(&history->messages_by_id);
+    status = lq_check_index_reserve(&history->messages_by_id);
     if (status != LIGHTQ_OK) {
         return full(err, status);
     }
@@ -216,14 +217,14 @@ static lightq_status put_message(struct lq_history *history, uint32_t producer, 
                                                     .target = LQ_HISTORY_NONE,
                                                     .log = LQ_HISTORY_NONE,
                                                     .offset = LQ_HISTORY_UNKNOWN};
-    lq_index_add(&history->messages_by_id, lq_index_hash(sequence, producer), *place);
+    lq_check_index_add(&history->messages_by_id, lq_check_index_hash(sequence, producer), *place);
     return LIGHTQ_OK;
 }
 
 static lightq_status contradiction(const struct lq_history *history, uint32_t producer, uint64_t sequence,
                                    const char *what, struct lq_err *err)
 {
-    return lq_err_set(err, LIGHTQ_EINVAL, "%s %llu %s", lq_names_at(&history->producers, producer),
+    return lq_err_set(err, LIGHTQ_EINVAL, "%s %llu %s", lq_check_names_at(&history->producers, producer),
                       (unsigned long long)sequence, what);
 }
 
@@ -358,7 +359,7 @@ static lightq_status put_track(struct lq_history *history, uint32_t reader, uint
 lightq_status lq_history_read(struct lq_history *history, uint64_t time_us, uint32_t reader, uint32_t log,
                               uint64_t offset, uint32_t producer, uint64_t sequence, uint32_t crc, struct lq_err *err)
 {
-    struct lq_read read = {.time_us = time_us, .offset = offset, .crc = crc};
+    struct lq_read_event read = {.time_us = time_us, .offset = offset, .crc = crc};
     lightq_status status = check_place(time_us, offset, err);
     if (status == LIGHTQ_OK) {
         status = put_track(history, reader, log, &read.track, err);
@@ -378,7 +379,7 @@ lightq_status lq_history_read(struct lq_history *history, uint64_t time_us, uint
 lightq_status lq_history_seek(struct lq_history *history, uint64_t time_us, uint32_t reader, uint32_t log,
                               uint64_t offset, struct lq_err *err)
 {
-    struct lq_read seek = {.time_us = time_us, .offset = offset, .message = LQ_HISTORY_NONE};
+    struct lq_read_event seek = {.time_us = time_us, .offset = offset, .message = LQ_HISTORY_NONE};
     lightq_status status = check_place(time_us, offset == LQ_HISTORY_UNKNOWN ? 0 : offset, err);
     if (status == LIGHTQ_OK) {
         status = put_track(history, reader, log, &seek.track, err);
@@ -505,7 +506,7 @@ lightq_status lq_history_fault(struct lq_history *history, uint64_t time_us, str
                                enum lq_fault_scope scope, struct lq_word kind, struct lq_err *err)
 {
     uint32_t fault, kind_id, before = history->faults.count;
-    if (lq_names_find(&history->faults, name) != LQ_INDEX_NONE) {
+    if (lq_check_names_find(&history->faults, name) != LQ_INDEX_NONE) {
         return lq_err_set(err, LIGHTQ_EINVAL, "fault %.*s has begun before", (int)name.size, name.at);
     }
     lightq_status status = check_number(time_us, "time", err);
@@ -527,13 +528,13 @@ lightq_status lq_history_fault(struct lq_history *history, uint64_t time_us, str
 
 lightq_status lq_history_heal(struct lq_history *history, uint64_t time_us, struct lq_word name, struct lq_err *err)
 {
-    uint32_t fault = lq_names_find(&history->faults, name);
+    uint32_t fault = lq_check_names_find(&history->faults, name);
     if (fault == LQ_INDEX_NONE) {
         return lq_err_set(err, LIGHTQ_EINVAL, "fault %.*s is healed but has not begun", (int)name.size, name.at);
     }
     struct lq_fault *known = &history->fault_times[fault];
     if (known->heal_us != LQ_HISTORY_UNKNOWN || time_us < known->begin_us) {
-        return lq_err_set(err, LIGHTQ_EINVAL, "fault %s is healed %s", lq_names_at(&history->faults, fault),
+        return lq_err_set(err, LIGHTQ_EINVAL, "fault %s is healed %s", lq_check_names_at(&history->faults, fault),
                           time_us < known->begin_us ? "before it has begun" : "twice");
     }
     lightq_status status = check_number(time_us, "time", err);

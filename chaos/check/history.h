@@ -55,7 +55,7 @@ struct lq_message {
     bool has_crc;
 };
 
-struct lq_read {
+struct lq_read_event {
     uint64_t time_us;
     uint64_t offset;  /* of a seek: where to, or LQ_HISTORY_UNKNOWN */
     uint32_t track;   /* place in tracks: reader and log */
@@ -104,25 +104,25 @@ struct lq_moved {
     uint32_t message, log;
 };
 
-struct lq_reader {
+struct lq_reader_kind_of {
     uint32_t group; /* place in groups, of a pipeline reader */
     uint8_t kind;   /* enum lq_reader_kind */
 };
 
 /* Read freely; changed by the functions below only. A place of a name is its id. */
 struct lq_history {
-    struct lq_names logs, producers, readers, nodes, groups, faults, fault_kinds;
+    struct lq_check_names logs, producers, readers, nodes, groups, faults, fault_kinds;
     struct lq_pairs tracks, views;
-    struct lq_index messages_by_id;
+    struct lq_check_index messages_by_id;
     struct lq_message *messages;
-    struct lq_read *reads; /* seeks too; in reading order of each reader */
+    struct lq_read_event *reads; /* seeks too; in reading order of each reader */
     struct lq_settle *settles;
     struct lq_border *trims, *ends;
     struct lq_drained *drained;
     struct lq_leadership *leaderships;
     struct lq_digest *digests;
-    struct lq_fault *fault_times;   /* of each name in faults */
-    struct lq_reader *reader_kinds; /* of each name in readers */
+    struct lq_fault *fault_times;           /* of each name in faults */
+    struct lq_reader_kind_of *reader_kinds; /* of each name in readers */
     struct lq_moved *moved;
     uint32_t message_count, message_capacity;
     uint32_t read_count, read_capacity;

@@ -119,7 +119,7 @@ static uint32_t log_at(struct line *line, size_t at)
 
 static uint32_t reader_at(struct line *line, size_t at)
 {
-    uint32_t reader = lq_names_find(&line->history->readers, line->words[at]);
+    uint32_t reader = lq_check_names_find(&line->history->readers, line->words[at]);
     if (reader == LQ_INDEX_NONE) {
         refuse(line, at, "a reader that was named by a reader line");
     }
@@ -408,12 +408,12 @@ static void save_number_or_dash(FILE *file, uint64_t number_, uint64_t dash)
 
 static const char *log_name(const struct lq_history *history, uint32_t log)
 {
-    return log == LQ_HISTORY_NONE ? "-" : lq_names_at(&history->logs, log);
+    return log == LQ_HISTORY_NONE ? "-" : lq_check_names_at(&history->logs, log);
 }
 
 static void save_message(const struct lq_history *history, const struct lq_message *message, FILE *file)
 {
-    const char *producer = lq_names_at(&history->producers, message->producer);
+    const char *producer = lq_check_names_at(&history->producers, message->producer);
     fprintf(file, "attempt %" PRIu64 " %s %" PRIu64 " %s ", message->invoked_us, producer, message->sequence,
             log_name(history, message->target));
     if (message->has_crc) {
@@ -437,24 +437,24 @@ static void save_message(const struct lq_history *history, const struct lq_messa
 static void save_readers(const struct lq_history *history, FILE *file)
 {
     for (uint32_t i = 0; i < history->readers.count; i++) {
-        const struct lq_reader *reader = &history->reader_kinds[i];
+        const struct lq_reader_kind_of *reader = &history->reader_kinds[i];
         bool pipeline = reader->kind == LQ_READER_PIPELINE;
-        fprintf(file, "reader %s %s%s%s\n", lq_names_at(&history->readers, i), reader_kinds[reader->kind],
-                pipeline ? " " : "", pipeline ? lq_names_at(&history->groups, reader->group) : "");
+        fprintf(file, "reader %s %s%s%s\n", lq_check_names_at(&history->readers, i), reader_kinds[reader->kind],
+                pipeline ? " " : "", pipeline ? lq_check_names_at(&history->groups, reader->group) : "");
     }
 }
 
 static void save_reads(const struct lq_history *history, FILE *file)
 {
     for (uint32_t i = 0; i < history->read_count; i++) {
-        const struct lq_read *read = &history->reads[i];
+        const struct lq_read_event *read = &history->reads[i];
         const struct lq_pair *track = &history->tracks.at[read->track];
         fprintf(file, "%s %" PRIu64 " %s %s", read->message == LQ_HISTORY_NONE ? "seek" : "read", read->time_us,
-                lq_names_at(&history->readers, track->first), log_name(history, track->second));
+                lq_check_names_at(&history->readers, track->first), log_name(history, track->second));
         save_number_or_dash(file, read->offset, LQ_HISTORY_UNKNOWN);
         if (read->message != LQ_HISTORY_NONE) {
             const struct lq_message *message = &history->messages[read->message];
-            fprintf(file, " %s %" PRIu64 " %08" PRIx32, lq_names_at(&history->producers, message->producer),
+            fprintf(file, " %s %" PRIu64 " %08" PRIx32, lq_check_names_at(&history->producers, message->producer),
                     message->sequence, read->crc);
         }
         fputc('\n', file);
@@ -463,7 +463,7 @@ static void save_reads(const struct lq_history *history, FILE *file)
         const struct lq_settle *settle = &history->settles[i];
         const struct lq_pair *track = &history->tracks.at[settle->track];
         fprintf(file, "settle %" PRIu64 " %s %s %" PRIu64 " %s %s\n", settle->time_us,
-                lq_names_at(&history->readers, track->first), log_name(history, track->second), settle->offset,
+                lq_check_names_at(&history->readers, track->first), log_name(history, track->second), settle->offset,
                 verdicts[settle->verdict], outcomes[settle->outcome - LQ_OUTCOME_OK]);
     }
 }
@@ -481,7 +481,7 @@ static void save_logs(const struct lq_history *history, FILE *file)
     for (uint32_t i = 0; i < history->drained_count; i++) {
         const struct lq_drained *drained = &history->drained[i];
         fprintf(file, "drained %" PRIu64 " %s %s %" PRIu64 " %" PRIu64 "\n", drained->time_us,
-                lq_names_at(&history->groups, drained->group), log_name(history, drained->log), drained->from,
+                lq_check_names_at(&history->groups, drained->group), log_name(history, drained->log), drained->from,
                 drained->end);
     }
 }
@@ -492,20 +492,20 @@ static void save_cluster(const struct lq_history *history, FILE *file)
         const struct lq_leadership *leadership = &history->leaderships[i];
         const struct lq_pair *view = &history->views.at[leadership->view];
         fprintf(file, "leader %" PRIu64 " %s %s %" PRIu64 " %s\n", leadership->time_us,
-                lq_names_at(&history->nodes, view->first), log_name(history, view->second), leadership->term,
-                lq_names_at(&history->nodes, leadership->node));
+                lq_check_names_at(&history->nodes, view->first), log_name(history, view->second), leadership->term,
+                lq_check_names_at(&history->nodes, leadership->node));
     }
     for (uint32_t i = 0; i < history->digest_count; i++) {
         const struct lq_digest *digest = &history->digests[i];
         fprintf(file, "digest %" PRIu64 " %s %s %" PRIu64 " %016" PRIx64 "\n", digest->time_us,
-                log_name(history, digest->log), lq_names_at(&history->nodes, digest->node), digest->end,
+                log_name(history, digest->log), lq_check_names_at(&history->nodes, digest->node), digest->end,
                 digest->digest);
     }
     for (uint32_t i = 0; i < history->faults.count; i++) {
         const struct lq_fault *fault = &history->fault_times[i];
-        const char *fault_name = lq_names_at(&history->faults, i);
+        const char *fault_name = lq_check_names_at(&history->faults, i);
         fprintf(file, "fault %" PRIu64 " %s %s %s\n", fault->begin_us, fault_name, scopes[fault->scope],
-                lq_names_at(&history->fault_kinds, fault->kind));
+                lq_check_names_at(&history->fault_kinds, fault->kind));
         if (fault->heal_us != LQ_HISTORY_UNKNOWN) {
             fprintf(file, "heal %" PRIu64 " %s\n", fault->heal_us, fault_name);
         }

@@ -8,12 +8,12 @@
 
 enum { FIRST_CAPACITY = 16 };
 
-static uint32_t start_of(const struct lq_index *index, uint32_t hash)
+static uint32_t start_of(const struct lq_check_index *index, uint32_t hash)
 {
     return hash & (index->capacity - 1);
 }
 
-static void put(struct lq_index *index, struct lq_index_slot slot)
+static void put(struct lq_check_index *index, struct lq_check_index_slot slot)
 {
     uint32_t at = start_of(index, slot.hash);
     while (index->slots[at].place != LQ_INDEX_NONE) {
@@ -22,15 +22,15 @@ static void put(struct lq_index *index, struct lq_index_slot slot)
     index->slots[at] = slot;
 }
 
-uint32_t lq_index_find(const struct lq_index *index, uint64_t hash, lq_index_equal equal, const void *context,
-                       const void *key)
+uint32_t lq_check_index_find(const struct lq_check_index *index, uint64_t hash, lq_check_index_equal equal,
+                             const void *context, const void *key)
 {
     if (index->capacity == 0) {
         return LQ_INDEX_NONE;
     }
     uint32_t at = start_of(index, (uint32_t)hash);
     while (index->slots[at].place != LQ_INDEX_NONE) {
-        const struct lq_index_slot *slot = &index->slots[at];
+        const struct lq_check_index_slot *slot = &index->slots[at];
         if (slot->hash == (uint32_t)hash && equal(context, slot->place, key)) {
             return slot->place;
         }
@@ -39,7 +39,7 @@ uint32_t lq_index_find(const struct lq_index *index, uint64_t hash, lq_index_equ
     return LQ_INDEX_NONE;
 }
 
-lightq_status lq_index_reserve(struct lq_index *index)
+lightq_status lq_check_index_reserve(struct lq_check_index *index)
 {
     if (index->count >= LQ_INDEX_ELEMENTS_MAX) {
         return LIGHTQ_ELIMIT;
@@ -48,7 +48,7 @@ lightq_status lq_index_reserve(struct lq_index *index)
         return LIGHTQ_OK;
     }
     uint32_t capacity = index->capacity == 0 ? FIRST_CAPACITY : index->capacity * 2;
-    struct lq_index bigger = {.capacity = capacity, .count = index->count};
+    struct lq_check_index bigger = {.capacity = capacity, .count = index->count};
     bigger.slots = malloc((size_t)capacity * sizeof *bigger.slots);
     if (bigger.slots == NULL) {
         return LIGHTQ_ENOMEM;
@@ -66,26 +66,26 @@ lightq_status lq_index_reserve(struct lq_index *index)
     return LIGHTQ_OK;
 }
 
-void lq_index_add(struct lq_index *index, uint64_t hash, uint32_t place)
+void lq_check_index_add(struct lq_check_index *index, uint64_t hash, uint32_t place)
 {
     assert(index->count < index->capacity / 4 * 3);
-    put(index, (struct lq_index_slot){.place = place, .hash = (uint32_t)hash});
+    put(index, (struct lq_check_index_slot){.place = place, .hash = (uint32_t)hash});
     index->count++;
 }
 
-void lq_index_deinit(struct lq_index *index)
+void lq_check_index_deinit(struct lq_check_index *index)
 {
     free(index->slots);
-    *index = (struct lq_index){.slots = NULL};
+    *index = (struct lq_check_index){.slots = NULL};
 }
 
-uint64_t lq_index_hash(uint64_t first, uint64_t second)
+uint64_t lq_check_index_hash(uint64_t first, uint64_t second)
 {
     uint64_t both[2] = {first, second};
     return XXH3_64bits(both, sizeof both);
 }
 
-uint64_t lq_index_hash_bytes(const void *bytes, size_t size)
+uint64_t lq_check_index_hash_bytes(const void *bytes, size_t size)
 {
     return XXH3_64bits(bytes, size);
 }

@@ -9,7 +9,7 @@ enum { FIRST_BYTES = 1024 };
 
 static bool word_equals(const void *context, uint32_t place, const void *key)
 {
-    const struct lq_names *names = context;
+    const struct lq_check_names *names = context;
     const struct lq_word *word = key;
     const char *known = names->bytes + names->starts[place];
     return memcmp(known, word->at, word->size) == 0 && known[word->size] == '\0';
@@ -29,7 +29,7 @@ static bool word_is_good(struct lq_word word)
 }
 
 /* Room for the longest word and its zero, so that a comparison may look LQ_WORD_BYTES_MAX bytes far. */
-static lightq_status reserve_bytes(struct lq_names *names)
+static lightq_status reserve_bytes(struct lq_check_names *names)
 {
     size_t needed = names->size + 2 * (LQ_WORD_BYTES_MAX + 1);
     if (needed <= names->capacity) {
@@ -46,13 +46,13 @@ static lightq_status reserve_bytes(struct lq_names *names)
     return LIGHTQ_OK;
 }
 
-lightq_status lq_names_put(struct lq_names *names, struct lq_word word, uint32_t *place)
+lightq_status lq_check_names_put(struct lq_check_names *names, struct lq_word word, uint32_t *place)
 {
     if (!word_is_good(word)) {
         return LIGHTQ_EINVAL;
     }
-    uint64_t hash = lq_index_hash_bytes(word.at, word.size);
-    *place = lq_index_find(&names->index, hash, word_equals, names, &word);
+    uint64_t hash = lq_check_index_hash_bytes(word.at, word.size);
+    *place = lq_check_index_find(&names->index, hash, word_equals, names, &word);
     if (*place != LQ_INDEX_NONE) {
         return LIGHTQ_OK;
     }
@@ -61,7 +61,7 @@ lightq_status lq_names_put(struct lq_names *names, struct lq_word word, uint32_t
         status = lq_array_reserve((void **)&names->starts, &names->starts_capacity, names->count, sizeof(size_t));
     }
     if (status == LIGHTQ_OK) {
-        status = lq_index_reserve(&names->index);
+        status = lq_check_index_reserve(&names->index);
     }
     if (status != LIGHTQ_OK) {
         return status;
@@ -71,30 +71,30 @@ lightq_status lq_names_put(struct lq_names *names, struct lq_word word, uint32_t
     names->starts[names->count] = names->size;
     names->size += word.size + 1;
     *place = names->count++;
-    lq_index_add(&names->index, hash, *place);
+    lq_check_index_add(&names->index, hash, *place);
     return LIGHTQ_OK;
 }
 
-uint32_t lq_names_find(const struct lq_names *names, struct lq_word word)
+uint32_t lq_check_names_find(const struct lq_check_names *names, struct lq_word word)
 {
     if (!word_is_good(word)) {
         return LQ_INDEX_NONE;
     }
-    return lq_index_find(&names->index, lq_index_hash_bytes(word.at, word.size), word_equals, names, &word);
+    return lq_check_index_find(&names->index, lq_check_index_hash_bytes(word.at, word.size), word_equals, names, &word);
 }
 
-const char *lq_names_at(const struct lq_names *names, uint32_t place)
+const char *lq_check_names_at(const struct lq_check_names *names, uint32_t place)
 {
     assert(place < names->count);
     return names->bytes + names->starts[place];
 }
 
-void lq_names_deinit(struct lq_names *names)
+void lq_check_names_deinit(struct lq_check_names *names)
 {
     free(names->bytes);
     free(names->starts);
-    lq_index_deinit(&names->index);
-    *names = (struct lq_names){.bytes = NULL};
+    lq_check_index_deinit(&names->index);
+    *names = (struct lq_check_names){.bytes = NULL};
 }
 
 static bool pair_equals(const void *context, uint32_t place, const void *key)
@@ -107,33 +107,33 @@ static bool pair_equals(const void *context, uint32_t place, const void *key)
 lightq_status lq_pairs_put(struct lq_pairs *pairs, uint32_t first, uint32_t second, uint32_t *place)
 {
     struct lq_pair pair = {.first = first, .second = second};
-    uint64_t hash = lq_index_hash(first, second);
-    *place = lq_index_find(&pairs->index, hash, pair_equals, pairs, &pair);
+    uint64_t hash = lq_check_index_hash(first, second);
+    *place = lq_check_index_find(&pairs->index, hash, pair_equals, pairs, &pair);
     if (*place != LQ_INDEX_NONE) {
         return LIGHTQ_OK;
     }
     lightq_status status = lq_array_reserve((void **)&pairs->at, &pairs->capacity, pairs->count, sizeof pair);
     if (status == LIGHTQ_OK) {
-        status = lq_index_reserve(&pairs->index);
+        status = lq_check_index_reserve(&pairs->index);
     }
     if (status != LIGHTQ_OK) {
         return status;
     }
     pairs->at[pairs->count] = pair;
     *place = pairs->count++;
-    lq_index_add(&pairs->index, hash, *place);
+    lq_check_index_add(&pairs->index, hash, *place);
     return LIGHTQ_OK;
 }
 
 uint32_t lq_pairs_find(const struct lq_pairs *pairs, uint32_t first, uint32_t second)
 {
     struct lq_pair pair = {.first = first, .second = second};
-    return lq_index_find(&pairs->index, lq_index_hash(first, second), pair_equals, pairs, &pair);
+    return lq_check_index_find(&pairs->index, lq_check_index_hash(first, second), pair_equals, pairs, &pair);
 }
 
 void lq_pairs_deinit(struct lq_pairs *pairs)
 {
     free(pairs->at);
-    lq_index_deinit(&pairs->index);
+    lq_check_index_deinit(&pairs->index);
     *pairs = (struct lq_pairs){.at = NULL};
 }

@@ -12,22 +12,22 @@ struct lq_word {
     size_t size;
 };
 
-struct lq_names {
+struct lq_check_names {
     char *bytes; /* owned: the words, each with a zero behind it */
     size_t size, capacity;
     size_t *starts; /* owned: of each word in bytes */
     uint32_t count, starts_capacity;
-    struct lq_index index;
+    struct lq_check_index index;
 };
 
 /* The place of @word, added when it is new. OK | ENOMEM | ELIMIT | EINVAL (empty, longer than LQ_WORD_BYTES_MAX, or
  * with a byte that is not printable ASCII or is a space). */
-lightq_status lq_names_put(struct lq_names *names, struct lq_word word, uint32_t *place) LQ_MUST_CHECK;
+lightq_status lq_check_names_put(struct lq_check_names *names, struct lq_word word, uint32_t *place) LQ_MUST_CHECK;
 /* LQ_INDEX_NONE when it is not there. */
-uint32_t lq_names_find(const struct lq_names *names, struct lq_word word);
+uint32_t lq_check_names_find(const struct lq_check_names *names, struct lq_word word);
 /* The word, zero-terminated; borrowed until the next put. */
-const char *lq_names_at(const struct lq_names *names, uint32_t place);
-void lq_names_deinit(struct lq_names *names);
+const char *lq_check_names_at(const struct lq_check_names *names, uint32_t place);
+void lq_check_names_deinit(struct lq_check_names *names);
 
 struct lq_pair {
     uint32_t first, second;
@@ -36,7 +36,7 @@ struct lq_pair {
 struct lq_pairs {
     struct lq_pair *at; /* owned */
     uint32_t count, capacity;
-    struct lq_index index;
+    struct lq_check_index index;
 };
 
 /* The place of the pair, added when it is new. OK | ENOMEM | ELIMIT. */

@@ -25,7 +25,7 @@ struct receipt {
 
 void lq_receipts_deinit(struct lq_receipts *receipts)
 {
-    lq_names_deinit(&receipts->clusters);
+    lq_check_names_deinit(&receipts->clusters);
 }
 
 static bool same(const char *last, struct lq_word word)
@@ -107,13 +107,13 @@ static lightq_status parse(struct lq_history *history, struct last *last, const 
 static lightq_status check_cluster(struct lq_receipts *receipts, struct lq_word cluster, struct lq_err *err)
 {
     uint32_t id;
-    lightq_status status = lq_names_put(&receipts->clusters, cluster, &id);
+    lightq_status status = lq_check_names_put(&receipts->clusters, cluster, &id);
     if (status != LIGHTQ_OK) {
         return lq_err_set(err, status, "cluster: %s", lightq_status_text(status));
     }
     if (id != 0) {
         return lq_err_set(err, LIGHTQ_EINVAL, "a receipt of cluster %.*s among those of cluster %s", (int)cluster.size,
-                          cluster.at, lq_names_at(&receipts->clusters, 0));
+                          cluster.at, lq_check_names_at(&receipts->clusters, 0));
     }
     return LIGHTQ_OK;
 }

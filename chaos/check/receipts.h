@@ -16,7 +16,7 @@
 
 /* What is kept between files. Zero it before the first one; deinit at the end. */
 struct lq_receipts {
-    struct lq_names clusters; /* one, or the receipts do not belong together */
+    struct lq_check_names clusters; /* one, or the receipts do not belong together */
 };
 
 void lq_receipts_deinit(struct lq_receipts *receipts);

@@ -115,8 +115,8 @@ static json_t *recovery_json(const struct lq_check_report *report, const struct 
         bool known = recovery->state == LQ_RECOVERY_MEASURED || recovery->state == LQ_RECOVERY_OVERLAPPED;
         json_array_append_new(
             faults,
-            json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "fault", lq_names_at(&history->faults, i), "kind",
-                      lq_names_at(&history->fault_kinds, fault->kind), "scope",
+            json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "fault", lq_check_names_at(&history->faults, i), "kind",
+                      lq_check_names_at(&history->fault_kinds, fault->kind), "scope",
                       fault->scope == LQ_FAULT_MAJORITY ? "majority" : "minority", "begin_us", number(fault->begin_us),
                       "heal_us", number_or_null(fault->heal_us, fault->heal_us != LQ_HISTORY_UNKNOWN), "recovery_us",
                       number_or_null(recovery->recovery_us, known), "state", state_names[recovery->state]));

@@ -28,7 +28,7 @@ void model_add(struct model *model, struct event event)
 
 uint64_t model_digest(uint32_t log, uint64_t end)
 {
-    return lq_index_hash(log, end);
+    return lq_check_index_hash(log, end);
 }
 
 /* All nodes learn of the leader of @log, one after the other. */

@@ -31,7 +31,7 @@ static void test_sort_random_items_as_qsort(void **state)
     for (size_t count = 0; count <= ITEMS; count = count < 40 ? count + 1 : count * 5) {
         for (unsigned shape = 0; shape < 4; shape++) {
             for (uint32_t i = 0; i < count; i++) {
-                uint64_t hash = lq_index_hash(i, count + shape);
+                uint64_t hash = lq_check_index_hash(i, count + shape);
                 uint64_t masks[] = {UINT64_MAX, 0xff, 0x3, (uint64_t)0xff << 56};
                 items[i] = (struct lq_sort_item){.minor = hash & masks[shape],
                                                  .major = (uint32_t)(hash >> 32) & (shape == 0 ? 7 : UINT32_MAX),
@@ -68,40 +68,41 @@ static void test_sort_lower_finds_the_first_not_below(void **state)
 static void test_names_same_word_has_one_place(void **state)
 {
     (void)state;
-    struct lq_names names = {.count = 0};
+    struct lq_check_names names = {.count = 0};
     char word[16];
     uint32_t place;
     for (int round = 0; round < 2; round++) {
         for (uint32_t i = 0; i < 5000; i++) {
             snprintf(word, sizeof word, "w%u", i);
-            assert_int_equal(lq_names_put(&names, lq_word_of(word), &place), LIGHTQ_OK);
+            assert_int_equal(lq_check_names_put(&names, lq_word_of(word), &place), LIGHTQ_OK);
             assert_int_equal(place, i);
-            assert_string_equal(lq_names_at(&names, place), word);
+            assert_string_equal(lq_check_names_at(&names, place), word);
         }
     }
-    assert_int_equal(lq_names_find(&names, lq_word_of("w4999")), 4999);
-    assert_int_equal(lq_names_find(&names, lq_word_of("w499")), 499);
-    assert_int_equal(lq_names_find(&names, lq_word_of("w5000")), LQ_INDEX_NONE);
-    lq_names_deinit(&names);
+    assert_int_equal(lq_check_names_find(&names, lq_word_of("w4999")), 4999);
+    assert_int_equal(lq_check_names_find(&names, lq_word_of("w499")), 499);
+    assert_int_equal(lq_check_names_find(&names, lq_word_of("w5000")), LQ_INDEX_NONE);
+    lq_check_names_deinit(&names);
 }
 
 static void test_names_bad_words_are_refused(void **state)
 {
     (void)state;
-    struct lq_names names = {.count = 0};
+    struct lq_check_names names = {.count = 0};
     char longest[LQ_WORD_BYTES_MAX + 2];
     uint32_t place;
     memset(longest, 'x', sizeof longest);
 
-    assert_int_equal(lq_names_put(&names, lq_word_of(""), &place), LIGHTQ_EINVAL);
-    assert_int_equal(lq_names_put(&names, lq_word_of("a b"), &place), LIGHTQ_EINVAL);
-    assert_int_equal(lq_names_put(&names, lq_word_of("a\x7f"), &place), LIGHTQ_EINVAL);
-    assert_int_equal(lq_names_put(&names, lq_word_of("\xc3\xa9"), &place), LIGHTQ_EINVAL);
-    assert_int_equal(lq_names_put(&names, (struct lq_word){"a\0b", 3}, &place), LIGHTQ_EINVAL);
-    assert_int_equal(lq_names_put(&names, (struct lq_word){longest, LQ_WORD_BYTES_MAX + 1}, &place), LIGHTQ_EINVAL);
-    assert_int_equal(lq_names_put(&names, (struct lq_word){longest, LQ_WORD_BYTES_MAX}, &place), LIGHTQ_OK);
+    assert_int_equal(lq_check_names_put(&names, lq_word_of(""), &place), LIGHTQ_EINVAL);
+    assert_int_equal(lq_check_names_put(&names, lq_word_of("a b"), &place), LIGHTQ_EINVAL);
+    assert_int_equal(lq_check_names_put(&names, lq_word_of("a\x7f"), &place), LIGHTQ_EINVAL);
+    assert_int_equal(lq_check_names_put(&names, lq_word_of("\xc3\xa9"), &place), LIGHTQ_EINVAL);
+    assert_int_equal(lq_check_names_put(&names, (struct lq_word){"a\0b", 3}, &place), LIGHTQ_EINVAL);
+    assert_int_equal(lq_check_names_put(&names, (struct lq_word){longest, LQ_WORD_BYTES_MAX + 1}, &place),
+                     LIGHTQ_EINVAL);
+    assert_int_equal(lq_check_names_put(&names, (struct lq_word){longest, LQ_WORD_BYTES_MAX}, &place), LIGHTQ_OK);
     assert_int_equal(names.count, 1);
-    lq_names_deinit(&names);
+    lq_check_names_deinit(&names);
 }
 
 static void test_pairs_are_ordered_and_kept_once(void **state)
@@ -124,11 +125,11 @@ static void test_pairs_are_ordered_and_kept_once(void **state)
 static void test_index_is_bounded(void **state)
 {
     (void)state;
-    struct lq_index index = {.count = LQ_INDEX_ELEMENTS_MAX};
+    struct lq_check_index index = {.count = LQ_INDEX_ELEMENTS_MAX};
     uint32_t capacity = LQ_INDEX_ELEMENTS_MAX;
     void *array = NULL;
 
-    assert_int_equal(lq_index_reserve(&index), LIGHTQ_ELIMIT);
+    assert_int_equal(lq_check_index_reserve(&index), LIGHTQ_ELIMIT);
     assert_int_equal(lq_array_reserve(&array, &capacity, LQ_INDEX_ELEMENTS_MAX, 1), LIGHTQ_ELIMIT);
 }
 
