@@ -496,6 +496,11 @@ lightq_status lq_io_mem_read_file(struct lq_io_mem *mem, const char *path, uint8
     return LIGHTQ_OK;
 }
 
+bool lq_io_mem_durable_has(const struct lq_io_mem *mem, const void *bytes, size_t size)
+{
+    return lq_mem_tree_durable_has(mem->tree, bytes, size);
+}
+
 bool lq_io_mem_exists(struct lq_io_mem *mem, const char *path)
 {
     return lq_mem_tree_find(mem->tree, path) != NULL;

@@ -11,6 +11,7 @@
 
 #define LQ_MEM_PAGE_BYTES   4096
 #define LQ_MEM_SECTOR_BYTES 512
+#define LQ_MEM_NEEDLE_MAX   64 /* bytes looked for on a disk */
 
 /* The random stream of one crash (splitmix64). */
 struct lq_mem_random {
@@ -64,6 +65,8 @@ size_t lq_mem_file_read(const struct lq_mem_file *file, uint64_t offset, void *b
 lightq_status lq_mem_file_sync(struct lq_mem_file *file) LQ_MUST_CHECK;
 /* A sync that failed: what was not durable never will be. */
 void lq_mem_file_sync_lost(struct lq_mem_file *file);
+/* Whether those bytes stand somewhere in what is durable. */
+bool lq_mem_file_durable_has(const struct lq_mem_file *file, const void *bytes, size_t size);
 lightq_status lq_mem_file_crash(struct lq_mem_file *file, enum lq_io_mem_crash_mode mode,
                                 struct lq_mem_random *random) LQ_MUST_CHECK;
 
@@ -138,6 +141,8 @@ lightq_status lq_mem_tree_sync_all(struct lq_mem_tree *tree) LQ_MUST_CHECK;
 /* Names and all files' content. */
 lightq_status lq_mem_tree_crash(struct lq_mem_tree *tree, enum lq_io_mem_crash_mode mode,
                                 struct lq_mem_random *random) LQ_MUST_CHECK;
+/* The same, in any file whose name is durable. */
+bool lq_mem_tree_durable_has(const struct lq_mem_tree *tree, const void *bytes, size_t size);
 void lq_mem_tree_dump(const struct lq_mem_tree *tree, FILE *to);
 
 #endif

@@ -553,3 +553,29 @@ lightq_status lq_mem_file_crash(struct lq_mem_file *file, enum lq_io_mem_crash_m
     file->live = live;
     return LIGHTQ_OK;
 }
+
+bool lq_mem_file_durable_has(const struct lq_mem_file *file, const void *bytes, size_t size)
+{
+    uint8_t border[2 * LQ_MEM_NEEDLE_MAX]; /* the end of a page and the beginning of the next */
+    const struct lq_mem_content *content = &file->durable;
+    size_t pages = pages_for(content->size);
+    assert(size > 0 && size <= LQ_MEM_NEEDLE_MAX);
+    for (size_t i = 0; i < pages; i++) {
+        const struct lq_mem_page *page = content->pages[i];
+        const struct lq_mem_page *next = i + 1 < pages ? content->pages[i + 1] : NULL;
+        if (page == NULL) {
+            continue;
+        }
+        if (memmem(page->bytes, sizeof page->bytes, bytes, size) != NULL) {
+            return true;
+        }
+        if (next != NULL) {
+            memcpy(border, page->bytes + sizeof page->bytes - size, size);
+            memcpy(border + size, next->bytes, size);
+            if (memmem(border, 2 * size, bytes, size) != NULL) {
+                return true;
+            }
+        }
+    }
+    return false;
+}

@@ -591,6 +591,24 @@ static void dump_dir(const struct lq_mem_node *dir, const char *path, FILE *to)
     }
 }
 
+static bool node_durable_has(const struct lq_mem_node *node, const void *bytes, size_t size)
+{
+    if (!node->is_dir) {
+        return lq_mem_file_durable_has(&node->file, bytes, size);
+    }
+    for (size_t i = 0; i < node->durable.count; i++) {
+        if (node_durable_has(node->durable.at[i].node, bytes, size)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lq_mem_tree_durable_has(const struct lq_mem_tree *tree, const void *bytes, size_t size)
+{
+    return node_durable_has(tree->root, bytes, size);
+}
+
 void lq_mem_tree_dump(const struct lq_mem_tree *tree, FILE *to)
 {
     fprintf(to, "disk: %" PRIu64 " bytes used\n", tree->used_bytes);

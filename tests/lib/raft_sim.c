@@ -174,7 +174,8 @@ static uint64_t on_monotonic(struct lq_clock *clock)
 
 static uint64_t on_wall(struct lq_clock *clock)
 {
-    return of_clock(clock)->sim->now_us / 1000;
+    const struct sim_node *node = of_clock(clock);
+    return (uint64_t)((int64_t)(node->sim->now_us / 1000) + node->wall_shift_ms);
 }
 
 static void on_random(struct lq_clock *clock, void *out, size_t size)
@@ -310,8 +311,8 @@ static void connection_up(struct sim *sim, unsigned a, unsigned b)
     if (pair->up || !sim_is_up(&sim->nodes[a]) || !sim_is_up(&sim->nodes[b])) {
         return;
     }
-    if (sim->options.admit != NULL && (!sim->options.admit(&sim->nodes[a], &sim->nodes[b]) ||
-                                       !sim->options.admit(&sim->nodes[b], &sim->nodes[a]))) {
+    if (sim->options.admit != NULL &&
+        (!sim->options.admit(&sim->nodes[a], &sim->nodes[b]) || !sim->options.admit(&sim->nodes[b], &sim->nodes[a]))) {
         plan_up(sim, a, b, ADMIT_AGAIN_US);
         return;
     }
@@ -348,6 +349,15 @@ void sim_break(struct sim *sim, unsigned a, unsigned b, bool refused, uint64_t b
 void sim_cut(struct sim *sim, unsigned from, unsigned to, bool cut)
 {
     pair_of(sim, from, to)->cut[from < to ? 0 : 1] = cut;
+}
+
+void sim_set_network(struct sim *sim, bool reorder, unsigned drop_per_mille, unsigned double_per_mille,
+                     unsigned delay_max_us)
+{
+    sim->options.reorder = reorder;
+    sim->options.drop_per_mille = drop_per_mille;
+    sim->options.double_per_mille = double_per_mille;
+    sim->options.delay_max_us = delay_max_us;
 }
 
 void sim_heal(struct sim *sim)
@@ -396,6 +406,10 @@ void sim_touch(struct sim_node *node)
 static void rearm(struct sim_node *node)
 {
     uint64_t due = lq_host_deadline_us(node->host);
+    if (node->sim->options.deadline_us != NULL) {
+        uint64_t other = node->sim->options.deadline_us(node);
+        due = other < due ? other : due;
+    }
     if (due <= node->sim->now_us) { /* work is left, or a tick is overdue */
         due = node->sim->now_us + 1 + sim_random_below(node->sim, TURN_DELAY_MAX_US);
     }
@@ -432,13 +446,11 @@ static void step_job(struct sim *sim, struct event *event)
     }
 }
 
-void sim_crash(struct sim_node *node, enum lq_io_mem_crash_mode mode)
+/* The process is gone. What becomes of its disk is the caller's. */
+static void end_process(struct sim_node *node)
 {
     struct sim *sim = node->sim;
     unsigned me = node->id - 1;
-    if (node->host == NULL) {
-        return;
-    }
     if (sim->options.stop != NULL) {
         sim->options.stop(node);
     }
@@ -449,8 +461,7 @@ void sim_crash(struct sim_node *node, enum lq_io_mem_crash_mode mode)
     node->boot++;
     node->turn_planned = false;
     node->wake_us = 0;
-    lightq_status status = lq_io_mem_crash(node->disk, mode, sim_random(sim));
-    assert(status == LIGHTQ_OK);
+    node->paused_until_us = 0;
     for (unsigned other = 0; other < sim->options.nodes; other++) {
         struct pair *pair = pair_of(sim, me, other);
         if (other != me && pair->up) {
@@ -461,27 +472,65 @@ void sim_crash(struct sim_node *node, enum lq_io_mem_crash_mode mode)
     }
 }
 
+void sim_crash(struct sim_node *node, enum lq_io_mem_crash_mode mode)
+{
+    if (node->host != NULL) {
+        end_process(node);
+        lightq_status status = lq_io_mem_crash(node->disk, mode, sim_random(node->sim));
+        assert(status == LIGHTQ_OK);
+    }
+}
+
+void sim_kill(struct sim_node *node)
+{
+    if (node->host != NULL) {
+        end_process(node);
+        lq_io_mem_kill(node->disk);
+    }
+}
+
+void sim_pause(struct sim_node *node, uint64_t us)
+{
+    node->paused_until_us = node->sim->now_us + us;
+}
+
+/* False: it stays down. */
+static bool open_store(struct sim_node *node)
+{
+    struct sim *sim = node->sim;
+    struct lq_err err = {.text = ""};
+    struct lq_store_options options = sim->options.store;
+    if (sim->options.prepare != NULL && sim->options.prepare(node, &options) != LIGHTQ_OK) {
+        return false;
+    }
+    lightq_status status = lq_store_open(lq_io_mem_io(node->disk), &node->clock, &options, &node->store, &err);
+    if (status != LIGHTQ_OK && sim->options.damaged != NULL && sim->options.damaged(node, status)) {
+        status = lq_io_mem_remove(node->disk, "");
+        assert(status == LIGHTQ_OK);
+        status = lq_store_open(lq_io_mem_io(node->disk), &node->clock, &options, &node->store, &err);
+    }
+    if (status == LIGHTQ_OK) {
+        return true;
+    }
+    node->store = NULL;
+    if (sim->options.unopened != NULL) {
+        sim->options.unopened(node, status, &err);
+    } else {
+        sim_fail(sim, "the store of node %u does not open: %s", node->id, err.text);
+    }
+    return false;
+}
+
 void sim_start(struct sim_node *node)
 {
     struct sim *sim = node->sim;
     struct lq_err err = {.text = ""};
-    if (node->host != NULL) {
-        return;
-    }
-    lightq_status status =
-        lq_store_open(lq_io_mem_io(node->disk), &node->clock, &sim->options.store, &node->store, &err);
-    if (status != LIGHTQ_OK && sim->options.damaged != NULL && sim->options.damaged(node, status)) {
-        status = lq_io_mem_remove(node->disk, "");
-        assert(status == LIGHTQ_OK);
-        status = lq_store_open(lq_io_mem_io(node->disk), &node->clock, &sim->options.store, &node->store, &err);
-    }
-    if (status != LIGHTQ_OK) {
-        sim_fail(sim, "the store of node %u does not open: %s", node->id, err.text);
+    if (node->host != NULL || !open_store(node)) {
         return;
     }
     struct lq_host_options options = sim->options.host;
     options.node = node->id;
-    status =
+    lightq_status status =
         lq_host_new(&options, &node->clock, node->store, &node->link, &sim->options.events, node, &node->host, &err);
     assert(status == LIGHTQ_OK);
     if (sim->options.trace != NULL) {
@@ -499,10 +548,55 @@ void sim_start(struct sim_node *node)
 
 /* ---- running ---- */
 
+static void turn(struct sim_node *node)
+{
+    const struct sim_options *options = &node->sim->options;
+    node->turn_planned = false;
+    if (options->turn != NULL) {
+        options->turn(node);
+    } else {
+        lq_host_turn(node->host);
+    }
+    rearm(node);
+}
+
+static void wake(struct sim_node *node)
+{
+    const struct sim_options *options = &node->sim->options;
+    node->wake_us = 0;
+    if (options->tick != NULL) {
+        options->tick(node);
+    } else {
+        lq_host_tick(node->host);
+    }
+    rearm(node);
+}
+
+/* What a process that stands still does when it goes on. Its disk and its connections are the machine's. */
+static bool put_off(struct sim *sim, struct event *event)
+{
+    struct sim_node *node = &sim->nodes[event->node];
+    bool concerned =
+        event->kind == KIND_DELIVER || event->kind == KIND_TURN || event->kind == KIND_WAKE || event->kind == KIND_DOWN;
+    if (!concerned || node->host == NULL || node->boot != event->boot || node->paused_until_us <= sim->now_us) {
+        return false;
+    }
+    if (event->kind == KIND_WAKE && node->wake_us == event->at_us) {
+        node->wake_us = node->paused_until_us;
+    } else if (event->kind == KIND_WAKE) {
+        return false;
+    }
+    push(sim, *event, node->paused_until_us - sim->now_us);
+    return true;
+}
+
 static void run_event(struct sim *sim, struct event *event)
 {
     struct sim_node *node = &sim->nodes[event->node];
     bool present = node->host != NULL && node->boot == event->boot;
+    if (put_off(sim, event)) {
+        return;
+    }
     switch (event->kind) {
     case KIND_DELIVER:
         deliver(sim, event);
@@ -514,16 +608,12 @@ static void run_event(struct sim *sim, struct event *event)
         return;
     case KIND_TURN:
         if (present) {
-            node->turn_planned = false;
-            lq_host_turn(node->host);
-            rearm(node);
+            turn(node);
         }
         return;
     case KIND_WAKE:
         if (present && node->wake_us == event->at_us) {
-            node->wake_us = 0;
-            lq_host_tick(node->host);
-            rearm(node);
+            wake(node);
         }
         return;
     case KIND_UP:

@@ -28,7 +28,9 @@ struct sim_node {
     bool turn_planned;
     uint64_t wake_us; /* of the wake event that counts */
     unsigned disk_latency_us;
-    void *data; /* the test's */
+    uint64_t paused_until_us; /* its process stands still: what comes waits */
+    int64_t wall_shift_ms;    /* its wall clock is wrong by so much */
+    void *data;               /* the test's */
 };
 
 struct sim_options {
@@ -40,8 +42,17 @@ struct sim_options {
     struct lq_host_options host;
     struct lq_store_options store;
     struct lq_host_events events;
+    /* Before the store is opened; may change its options. Not OK: the node stays down. May be NULL. */
+    lightq_status (*prepare)(struct sim_node *node, struct lq_store_options *store);
     /* Opens the node's groups; called after each start. */
     void (*start)(struct sim_node *node);
+    /* The store does not open: the node stays down. NULL: that is a failure, or damaged() decides. */
+    void (*unopened)(struct sim_node *node, lightq_status status, const struct lq_err *err);
+    /* Instead of the host's own turn and tick, when there is more than a host; with the time of the next tick. All
+     * three or none. */
+    void (*turn)(struct sim_node *node);
+    void (*tick)(struct sim_node *node);
+    uint64_t (*deadline_us)(struct sim_node *node);
     /* Whether @node believes that @other is who it says. False: no connection, and tried again. NULL: always. */
     bool (*admit)(struct sim_node *node, struct sim_node *other);
     /* The store does not open: true wipes the disk and tries again. NULL: that is a failure. */
@@ -77,10 +88,16 @@ bool sim_is_up(const struct sim_node *node);
 /* Something was done to a node from outside: plan its turn. */
 void sim_touch(struct sim_node *node);
 void sim_crash(struct sim_node *node, enum lq_io_mem_crash_mode mode);
+/* The process ends, the machine goes on: what was written is there, synced or not, until a later crash. */
+void sim_kill(struct sim_node *node);
+void sim_pause(struct sim_node *node, uint64_t us);
 void sim_start(struct sim_node *node);
 /* Nothing gets from @from to @to. */
 void sim_cut(struct sim *sim, unsigned from, unsigned to, bool cut);
 void sim_break(struct sim *sim, unsigned a, unsigned b, bool refused, uint64_t back_after_us);
+/* What the network does from now on. */
+void sim_set_network(struct sim *sim, bool reorder, unsigned drop_per_mille, unsigned double_per_mille,
+                     unsigned delay_max_us);
 /* All cuts and slow disks end. */
 void sim_heal(struct sim *sim);
 

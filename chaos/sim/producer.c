@@ -1,0 +1,434 @@
+/* chaos/sim/producer.c - see producer.h. */
+#include "chaos/sim/producer.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "chaos/sim/world.h"
+#include "client/base/crc.h"
+#include "client/wire/batch.h"
+
+enum {
+    STEP_US = 25000,
+    RATE_MIN_US = 150000,
+    RATE_SPREAD_US = 200000,
+    REQUEST_US = 1500000,
+    DELIVERY_US = 15000000, /* then the application is told that it is not known */
+    BACKOFF_US = 80000,
+    RECORDS_MAX = 3,
+    VALUE_MIN = 16,
+    VALUE_SMALL = 200,
+    VALUE_MIDDLE = 3000,
+    VALUE_LARGE = 16000,
+    ONE_AT_ONCE_PERCENT = 60, /* else as many batches as may be in flight */
+};
+
+/* What an answer says of the batch it answers: client/lib/sender_answer.c. */
+enum verdict { STORED, REFUSED, NOT_NOW, NOT_KNOWN, GAP };
+
+static enum verdict judge(lightq_status status)
+{
+    switch (status) {
+    case LIGHTQ_OK:
+    case LIGHTQ_EDUPLICATE:
+        return STORED;
+    case LIGHTQ_EOUTOFSEQUENCE:
+        return GAP;
+    case LIGHTQ_ENOTLEADER:
+    case LIGHTQ_ENOLEADER:
+    case LIGHTQ_EBUSY:
+    case LIGHTQ_ENOTREADY:
+    case LIGHTQ_ELIMIT:
+    case LIGHTQ_ENOTFOUND:
+        return NOT_NOW;
+    case LIGHTQ_EINVAL:
+    case LIGHTQ_ENOSPC:
+    case LIGHTQ_EPROTO:
+    case LIGHTQ_EVERSION:
+    case LIGHTQ_ETOOBIG:
+    case LIGHTQ_EFENCED:
+    case LIGHTQ_EAUTH:
+    case LIGHTQ_ENAME:
+    case LIGHTQ_EUNSUPPORTED:
+    case LIGHTQ_EEXPECTED:
+        return REFUSED;
+    default:
+        return NOT_KNOWN;
+    }
+}
+
+static struct world *world_of_producer(const struct producer *producer)
+{
+    return producer->client.world;
+}
+
+static bool in_doubt(const struct batch *batch)
+{
+    return batch->attempts > batch->rejections;
+}
+
+bool producer_idle(const struct producer *producer)
+{
+    return producer->count == 0;
+}
+
+/* ---- outcomes */
+
+static void remove_batch(struct producer *producer, struct batch *batch)
+{
+    size_t at = (size_t)(batch - producer->batches);
+    lq_slab_unref(batch->slab);
+    memmove(batch, batch + 1, (producer->count - at - 1) * sizeof *batch);
+    producer->count--;
+}
+
+static void note_stored(struct producer *producer, const struct batch *batch, const Lightq__Wire__ProduceAnswer *answer)
+{
+    struct world *world = world_of_producer(producer);
+    struct lq_err err = {.text = ""};
+    bool known = answer->status == LIGHTQ_OK;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        uint64_t offset = known ? answer->base_offset + i : LQ_HISTORY_UNKNOWN;
+        world_noted(world,
+                    lq_history_ok(&world->history, world_now(world), producer->name, batch->message + i,
+                                  world->logs[producer->partition], offset, known ? answer->term : 0, &err),
+                    &err);
+    }
+    world->result.acknowledged += batch->count;
+}
+
+/* The application is told that it is not stored, or that nobody knows. */
+static void give_up(struct producer *producer, struct batch *batch)
+{
+    struct world *world = world_of_producer(producer);
+    struct lq_err err = {.text = ""};
+    enum lq_outcome outcome = in_doubt(batch) ? LQ_OUTCOME_UNKNOWN : LQ_OUTCOME_FAILED;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        world_noted(
+            world,
+            lq_history_not_ok(&world->history, world_now(world), producer->name, batch->message + i, outcome, &err),
+            &err);
+    }
+    *(outcome == LQ_OUTCOME_UNKNOWN ? &world->result.unknown : &world->result.failed) += batch->count;
+    remove_batch(producer, batch);
+}
+
+/* ---- a new producer id */
+
+static void leave_hole(struct producer *producer, const struct batch *batch)
+{
+    if (!producer->draining || batch->sequence < producer->hole) {
+        producer->hole = batch->sequence;
+        producer->hole_certain = !in_doubt(batch);
+        producer->draining = true;
+    }
+}
+
+static void new_identity(struct producer *producer)
+{
+    struct world *world = world_of_producer(producer);
+    producer->id = sim_random(world->sim) | 1;
+    producer->next_sequence = 0;
+    producer->draining = false;
+}
+
+static bool is_drained(const struct producer *producer)
+{
+    for (unsigned i = 0; i < producer->count; i++) {
+        if (producer->batches[i].sequence < producer->hole ||
+            (producer->batches[i].state == BATCH_SENT && !producer->hole_certain)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void restamp(struct producer *producer, struct batch *batch)
+{
+    struct lq_batch_head head;
+    struct lq_slab *copy = lq_slab_new(batch->slab->size); /* the old bytes may still be on their way */
+    assert(copy != NULL);
+    memcpy(copy->bytes, batch->slab->bytes, copy->size);
+    lq_slab_unref(batch->slab);
+    batch->slab = copy;
+    lq_batch_restamp(copy->bytes, producer->id, 0, producer->next_sequence);
+    lightq_status status = lq_batch_head_decode(copy->bytes, copy->size, &head, NULL);
+    assert(status == LIGHTQ_OK);
+    batch->crc = head.crc;
+    batch->sequence = producer->next_sequence;
+    batch->attempts = batch->rejections = 0;
+    batch->correlation = 0;
+    batch->state = BATCH_WAITING;
+    producer->next_sequence += batch->count;
+}
+
+static void drain(struct producer *producer)
+{
+    if (!producer->draining || !is_drained(producer)) {
+        return;
+    }
+    for (unsigned i = 0; i < producer->count;) {
+        struct batch *batch = &producer->batches[i];
+        batch->state = BATCH_WAITING;
+        if (in_doubt(batch) && !producer->hole_certain) {
+            give_up(producer, batch); /* under another id it could be stored twice */
+        } else {
+            i++;
+        }
+    }
+    new_identity(producer);
+    for (unsigned i = 0; i < producer->count; i++) {
+        restamp(producer, &producer->batches[i]);
+    }
+}
+
+/* ---- sending */
+
+static void back_off(struct producer *producer)
+{
+    producer->retry_us = world_now(world_of_producer(producer)) + world_below(world_of_producer(producer), BACKOFF_US);
+}
+
+static void try_another(struct producer *producer, const Lightq__Wire__Leader *hint)
+{
+    if (hint != NULL && hint->node >= 1 && hint->node <= WORLD_NODES && hint->node - 1 != producer->leader) {
+        producer->leader = hint->node - 1;
+        return;
+    }
+    producer->leader = (producer->leader + 1) % WORLD_NODES;
+    back_off(producer);
+}
+
+static void send_batch(struct producer *producer, struct batch *batch)
+{
+    struct world *world = world_of_producer(producer);
+    Lightq__Wire__Produce produce = LIGHTQ__WIRE__PRODUCE__INIT;
+    produce.topic = lq_codec_bytes_of(&world->topic);
+    produce.partition = producer->partition;
+    batch->state = BATCH_SENT;
+    batch->node = producer->leader;
+    batch->sent_us = world_now(world);
+    batch->attempts++;
+    batch->correlation = client_send(&producer->client, producer->leader, LQ_MESSAGE_PRODUCE, &produce.base,
+                                     world->groups[producer->partition], batch->slab);
+}
+
+static void go_on(struct producer *producer)
+{
+    drain(producer);
+    if (producer->count == 0 || world_now(world_of_producer(producer)) < producer->retry_us ||
+        !client_open(&producer->client, producer->leader)) {
+        return;
+    }
+    for (unsigned i = 0; i < producer->count; i++) {
+        if (producer->batches[i].state == BATCH_WAITING &&
+            !(producer->draining && producer->batches[i].sequence >= producer->hole)) {
+            send_batch(producer, &producer->batches[i]);
+        }
+    }
+}
+
+/* ---- answers */
+
+static void on_answer(struct producer *producer, struct batch *batch, const Lightq__Wire__ProduceAnswer *answer)
+{
+    struct world *world = world_of_producer(producer);
+    lightq_status status = (lightq_status)answer->status;
+    enum verdict verdict = judge(status);
+    batch->state = BATCH_WAITING;
+    batch->correlation = 0;
+    switch (verdict) {
+    case STORED:
+        if (status == LIGHTQ_OK) {
+            const struct truth_batch said = {.offset = answer->base_offset,
+                                             .producer = producer->id,
+                                             .sequence = batch->sequence,
+                                             .crc = batch->crc,
+                                             .count = batch->count};
+            truth_acknowledged(world, producer->partition, &said);
+        }
+        note_stored(producer, batch, answer);
+        remove_batch(producer, batch);
+        return;
+    case REFUSED:
+        batch->rejections++;
+        leave_hole(producer, batch);
+        give_up(producer, batch);
+        return;
+    case GAP:
+        batch->rejections++;
+        if (batch == &producer->batches[0]) { /* otherwise the one before it decides */
+            leave_hole(producer, batch);
+        }
+        return;
+    case NOT_NOW:
+        batch->rejections++;
+        break;
+    case NOT_KNOWN:
+        break;
+    }
+    if (status == LIGHTQ_EBUSY || status == LIGHTQ_ELIMIT) {
+        back_off(producer);
+    } else {
+        try_another(producer, answer->leader);
+    }
+}
+
+static void on_receive(void *owner, unsigned node, const struct letter *letter)
+{
+    struct producer *producer = owner;
+    (void)node;
+    if (letter->envelope.type != LQ_MESSAGE_PRODUCE_ANSWER) {
+        sim_fail(world_of_producer(producer)->sim, "a producer is sent a %s", lq_message_name(letter->envelope.type));
+        return;
+    }
+    for (unsigned i = 0; i < producer->count; i++) {
+        struct batch *batch = &producer->batches[i];
+        if (batch->state == BATCH_SENT && batch->correlation == letter->envelope.correlation) {
+            on_answer(producer, batch, letter->body);
+            break;
+        }
+    }
+    go_on(producer);
+}
+
+static void on_lost(void *owner, unsigned node)
+{
+    struct producer *producer = owner;
+    for (unsigned i = 0; i < producer->count; i++) {
+        if (producer->batches[i].node == node) {
+            producer->batches[i].state = BATCH_WAITING;
+        }
+    }
+    if (producer->leader == node) {
+        try_another(producer, NULL);
+    }
+}
+
+static const struct client_ops ops = {.receive = on_receive, .lost = on_lost};
+
+/* ---- time */
+
+static void expire(struct producer *producer)
+{
+    struct world *world = world_of_producer(producer);
+    uint64_t now_us = world_now(world);
+    for (unsigned i = 0; i < producer->count; i++) {
+        struct batch *batch = &producer->batches[i];
+        if (batch->state == BATCH_SENT && now_us > batch->sent_us + REQUEST_US) {
+            batch->state = BATCH_WAITING;
+            if (world_below(world, 2) == 0) { /* or its answer comes late, and is not waited for */
+                client_close(&producer->client, batch->node);
+                on_lost(producer, batch->node);
+            } else {
+                try_another(producer, NULL);
+            }
+        }
+    }
+    while (producer->count != 0 && now_us > producer->batches[0].made_us + DELIVERY_US && !world->faults_over) {
+        leave_hole(producer, &producer->batches[0]);
+        give_up(producer, &producer->batches[0]);
+    }
+}
+
+static size_t value_size(struct world *world)
+{
+    uint64_t choice = world_below(world, 100);
+    return choice < 85   ? VALUE_MIN + world_below(world, VALUE_SMALL)
+           : choice < 99 ? VALUE_MIN + world_below(world, VALUE_MIDDLE)
+                         : VALUE_LARGE;
+}
+
+/* A value says whose it is. */
+static void add_record(struct producer *producer, struct lq_batch_writer *writer, uint64_t message)
+{
+    struct world *world = world_of_producer(producer);
+    struct lq_err err = {.text = ""};
+    uint8_t value[VALUE_LARGE];
+    size_t size = value_size(world);
+    memset(value, (int)(message * 31 + producer->number), size);
+    lq_put_u64(value, producer->number);
+    lq_put_u64(value + 8, message);
+    uint32_t crc = lq_crc32c(0, value, size);
+    lightq_status status =
+        lq_batch_writer_add(writer, world_now(world) / 1000, lq_span_of(NULL, 0), lq_span_of(value, size), NULL, 0);
+    assert(status == LIGHTQ_OK);
+    world_noted(world,
+                lq_history_attempt(&world->history, world_now(world), producer->name, message,
+                                   world->logs[producer->partition], &crc, &err),
+                &err);
+}
+
+static void make_batch(struct producer *producer)
+{
+    struct world *world = world_of_producer(producer);
+    struct batch *batch = &producer->batches[producer->count++];
+    struct lq_batch_writer writer;
+    struct lq_batch_head head;
+    *batch = (struct batch){.message = producer->next_message,
+                            .sequence = producer->next_sequence,
+                            .count = 1 + (uint32_t)world_below(world, RECORDS_MAX),
+                            .made_us = world_now(world)};
+    lq_batch_writer_init(&writer, LQ_ENTRY_BYTES_MAX);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        add_record(producer, &writer, batch->message + i);
+    }
+    lightq_status status =
+        lq_batch_writer_seal(&writer, producer->id, 0, batch->sequence, LQ_BATCH_PLAIN, &batch->slab);
+    assert(status == LIGHTQ_OK);
+    lq_batch_writer_deinit(&writer);
+    status = lq_batch_head_decode(batch->slab->bytes, batch->slab->size, &head, NULL);
+    assert(status == LIGHTQ_OK);
+    batch->crc = head.crc;
+    producer->next_sequence += batch->count;
+    producer->next_message += batch->count;
+    world->result.operations++;
+}
+
+static void step(struct sim *sim, void *data)
+{
+    struct producer *producer = data;
+    expire(producer);
+    client_beat(&producer->client);
+    go_on(producer);
+    sim_plan(sim, STEP_US, step, producer);
+}
+
+static void produce(struct sim *sim, void *data)
+{
+    struct producer *producer = data;
+    struct world *world = world_of(sim);
+    bool many = world_below(world, 100) >= ONE_AT_ONCE_PERCENT;
+    while (world->working && !producer->draining && producer->count < LQ_INFLIGHT_BATCHES_MAX) {
+        make_batch(producer);
+        if (!many) {
+            break;
+        }
+    }
+    go_on(producer);
+    if (world->working) {
+        sim_plan(sim, world_below(world, 2 * producer->rate_us), produce, producer);
+    }
+}
+
+void producer_init(struct producer *producer, struct world *world, unsigned number)
+{
+    struct lq_err err = {.text = ""};
+    char name[16];
+    *producer = (struct producer){.number = number, .partition = number % WORLD_PARTITIONS};
+    client_init(&producer->client, world, &ops, producer);
+    snprintf(name, sizeof name, "p%u", number);
+    world_noted(world, lq_history_producer(&world->history, lq_word_of(name), &producer->name, &err), &err);
+    producer->rate_us = RATE_MIN_US + world_below(world, RATE_SPREAD_US);
+    producer->leader = (unsigned)world_below(world, WORLD_NODES);
+    new_identity(producer);
+    sim_plan(world->sim, world_below(world, STEP_US), step, producer);
+    sim_plan(world->sim, world_below(world, producer->rate_us), produce, producer);
+}
+
+void producer_deinit(struct producer *producer)
+{
+    while (producer->count != 0) {
+        lq_slab_unref(producer->batches[--producer->count].slab);
+    }
+}
