@@ -304,6 +304,31 @@ static void count_report(void *owner, const struct lightq_report *report)
     (*(size_t *)owner)++;
 }
 
+/* What could not be sent at once anyway must not become many small batches that wait behind each other. */
+static void test_producer_open_batch_grows_while_no_other_may_be_under_way(void **state)
+{
+    struct fixture *f = *state;
+    fixture_set(f, "linger.ms", "0");
+    fixture_set(f, "inflight.max", "1");
+    fixture_set(f, "request.timeout.ms", "1s");
+    fixture_open(f, true);
+    fake_cluster_rule(f->cluster,
+                      (struct fake_rule){.type = LQ_MESSAGE_PRODUCE, .times = 1, .action = FAKE_STORE_DROP});
+    assert_int_equal(fixture_send(f, 0, 0), LIGHTQ_OK);
+    assert_true(fake_cluster_wait_seen(f->cluster, LQ_MESSAGE_PRODUCE, 1)); /* under way until the time-out */
+    for (uintptr_t i = 1; i <= 20; i++) {
+        struct lightq_topic_list *list = NULL;
+        assert_int_equal(fixture_send(f, 0, i), LIGHTQ_OK);
+        assert_int_equal(lightq_topic_list(f->client, WAIT_MS, &list, NULL),
+                         LIGHTQ_OK); /* the I/O thread has been there */
+        lightq_result_free(list);
+    }
+    fixture_wait_reports(f, 21);
+    fixture_assert_log(f, 0, 0, 21);
+    assert_int_equal(fake_cluster_seen(f->cluster, LQ_MESSAGE_PRODUCE),
+                     3); /* the first one twice, then all the others */
+}
+
 static void test_producer_close_reports_everything_once(void **state)
 {
     struct fixture *f = *state;
@@ -394,6 +419,7 @@ int main(void)
         WITH_FIXTURE(test_producer_headers_travel),
         WITH_FIXTURE(test_producer_descriptor_is_readable_when_reports_wait),
         WITH_FIXTURE(test_producer_lingering_batch_goes_when_full_or_flushed),
+        WITH_FIXTURE(test_producer_open_batch_grows_while_no_other_may_be_under_way),
         WITH_FIXTURE(test_producer_close_reports_everything_once),
         WITH_FIXTURE(test_producer_close_gives_up_in_time),
         WITH_FIXTURE(test_producer_is_refused_after_fork),
