@@ -1,6 +1,8 @@
 """Writes down what the clients cannot see: faults and their ends, who leads in which term (from the nodes' logs), and
-digests of replicas (from what the cluster says of itself), in the format of lightq-check. Threads of its own."""
+digests of replicas (from what the cluster says of itself), in the format of lightq-check; and when this machine itself stood
+still, which is nobody's fault. Threads of its own."""
 
+import os
 import re
 import threading
 import time
@@ -9,7 +11,8 @@ LEADS = re.compile(rb'msg="?leads"? group=(\d+) term=(\d+)')
 HANDS_OVER = re.compile(rb'(?:leadership is handed over|handing leadership over)" group=(\d+)')
 LOOK_SECONDS = 0.05
 SAMPLE_SECONDS = 1.0
-STALLED_SECONDS = 0.4  # this program slept that much too long: so did others, and elections prove nothing
+PROBE_SECONDS = 0.2
+STALLED_SECONDS = 0.4  # this program slept, or waited for the disk below all, that long: elections prove nothing then
 RETURN_SECONDS = 10.0  # how long behind a return a change of leader is put down to it
 PLANNED_SECONDS = 5.0  # how long behind a hand-over
 SEEN_SECONDS = 1.0  # logs are read one after the other: what came first may be seen last
@@ -34,6 +37,7 @@ class Recorder:
         self.clients, self.topic = clients, topic
         self.lock = threading.Lock()
         self.file = open(path, "w", encoding="ascii", buffering=1)
+        self.probe = str(path) + ".probe"
         self.file.write("lightq-history 1\n")
         self.began_us = now_us()
         self.faults, self.leads, self.hand_overs, self.stalls = [], [], [], []
@@ -73,7 +77,7 @@ class Recorder:
     def watch(self, logs=None):
         """Logs: {node: path} of nodes to follow."""
         self.learn_groups()
-        steps = [self.sample_forever] + ([lambda: self.follow_forever(logs)] if logs else [])
+        steps = [self.sample_forever, self.probe_forever] + ([lambda: self.follow_forever(logs)] if logs else [])
         for step in steps:
             self.threads.append(threading.Thread(target=step, daemon=True))
             self.threads[-1].start()
@@ -107,6 +111,28 @@ class Recorder:
         self.ended.wait(LOOK_SECONDS)
         if now_us() - before > (LOOK_SECONDS + STALLED_SECONDS) * 1e6:
             self.stalls.append((before, now_us()))
+
+    def probe_forever(self):
+        """How long the disk takes on which everything lies."""
+        probe = os.open(self.probe, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            while not self.ended.wait(PROBE_SECONDS):
+                before = now_us()
+                os.pwrite(probe, b"x" * 512, 0)
+                os.fdatasync(probe)
+                if now_us() - before > STALLED_SECONDS * 1e6:
+                    self.stalls.append((before, now_us()))
+        finally:
+            os.close(probe)
+            os.unlink(self.probe)
+
+    def stalled_seconds(self, since_us=0):
+        """How long this machine has stood still since then."""
+        total, until = 0, since_us
+        for begin, end in sorted(self.stalls):
+            total += max(0, end - max(begin, until))
+            until = max(until, end)
+        return total / 1e6
 
     def take_line(self, node, line):
         found = LEADS.search(line)

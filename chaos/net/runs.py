@@ -62,7 +62,7 @@ class Judged:
         history.mkdir(exist_ok=True)
         self.recorder = Recorder(history / "cluster", self.c, self.topic)
         self.recorder.watch(logs)
-        self.load = Load(self.c, self.topic, PARTITIONS, self.arguments.rate)
+        self.load = Load(self.c, self.recorder, self.topic, PARTITIONS, self.arguments.rate)
 
     def settle(self):
         """No more load: all replicas become equal, and everything is read."""
@@ -81,9 +81,13 @@ class Judged:
         """Everything is written down: the verdict and the picture."""
         if self.recorder is None:
             return
+        if self.load is not None and not self.load.stopped:
+            self.load.stop_producers(look=False)  # so that all attempts are written down
         self.recorder.close()
-        if self.c.children:
-            self.c.end_clients()
+        stalled = self.recorder.stalled_seconds()
+        if stalled > 0:
+            self.say(f"this machine stood still for {stalled:.1f} s")
+        self.c.end_clients()
         shutil.move(self.c.folder / "history", self.folder / "history")
         if (self.c.folder / "receipts").exists():
             shutil.move(self.c.folder / "receipts", self.folder / "receipts")

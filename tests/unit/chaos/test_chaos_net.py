@@ -75,6 +75,13 @@ class RecorderTest(unittest.TestCase):
 
         self.assertEqual(self.r.needless_changes(), [])
 
+    def test_recorder_time_stood_still_counts_once(self):
+        self.r.stalls = [(1 * S, 3 * S), (2 * S, 4 * S), (10 * S, 11 * S)]
+
+        self.assertEqual(self.r.stalled_seconds(), 4)
+        self.assertEqual(self.r.stalled_seconds(3 * S), 2)
+        self.assertEqual(self.r.stalled_seconds(12 * S), 0)
+
     def test_recorder_change_after_a_clock_was_set_is_found(self):
         self.fault("clock", [], 10, 14)
         self.r.leads = [(1 * S, "t/0", 2, 1), (12 * S, "t/0", 3, 2)]
