@@ -413,7 +413,8 @@ static void on_rebuild_answered(struct lq_meta *meta, void *data, const struct l
 static void look_for_rot(struct lq_replica *replica, uint64_t now_us)
 {
     uint64_t index;
-    if (replica->state != LQ_REPLICA_OPEN) {
+    bool some = lq_store_rotten(replica->meta->options.store) > 0;
+    if (replica->state != LQ_REPLICA_OPEN || (!some && !replica->rebuild)) {
         return;
     }
     const struct lq_err *rot = lq_rlog_rot(lq_group_log(replica->handle), &index);

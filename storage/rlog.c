@@ -99,7 +99,7 @@ void lq_rlog_free(struct lq_rlog *log, bool abandon)
     free(log->doomed.at);
     free(log->trimmed.at);
     free(log->reason);
-    free(log->rot);
+    lq_rlog_drop_rot(log, UINT64_MAX, 0);
     free(log->dir);
     free(log);
 }
@@ -245,10 +245,16 @@ const struct lq_err *lq_rlog_rot(const struct lq_rlog *log, uint64_t *index)
     return log->rot;
 }
 
+size_t lq_store_rotten(const struct lq_store *store)
+{
+    return store->rotten;
+}
+
 void lq_rlog_set_rot(struct lq_rlog *log, uint64_t index, const struct lq_err *what)
 {
     if (log->rot == NULL) {
         log->rot = malloc(sizeof *log->rot);
+        log->store->rotten += log->rot != NULL;
     }
     if (log->rot != NULL) { /* else the next search finds it again */
         *log->rot = *what;
@@ -261,6 +267,7 @@ void lq_rlog_drop_rot(struct lq_rlog *log, uint64_t first, uint64_t last)
     if (log->rot != NULL && (log->rot_index < first || log->rot_index > last)) {
         free(log->rot);
         log->rot = NULL;
+        log->store->rotten--;
     }
 }
 

@@ -113,6 +113,8 @@ const char *lq_rlog_health_text(const struct lq_rlog *log);
  * nothing. *@index: of the first entry concerned. The log goes on, for the others may not do without it; it should not
  * lead, and is to be rebuilt when they can. */
 const struct lq_err *lq_rlog_rot(const struct lq_rlog *log, uint64_t *index);
+/* How many logs it says that of: to ask each only when there is one. */
+size_t lq_store_rotten(const struct lq_store *store);
 uint64_t lq_rlog_group(const struct lq_rlog *log);
 uint32_t lq_rlog_incarnation(const struct lq_rlog *log);
 

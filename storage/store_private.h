@@ -196,6 +196,7 @@ struct lq_store {
     struct lq_background *background;
     struct lq_scrub *scrub;
     struct lq_read_list reads;
+    size_t rotten; /* logs in which rot was found */
     unsigned flushes_since_frame;
     uint64_t watermark_since_us; /* when the first of watermarks joined */
     uint64_t pending_since_us;   /* the oldest change that no job has; 0: none */
