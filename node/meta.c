@@ -196,6 +196,37 @@ static lightq_status open_meta_group(struct lq_meta *meta, struct lq_err *err)
     return status;
 }
 
+/* Tried again with each tick while the log before it cannot be set aside yet. */
+static void open_renewed(struct lq_meta *meta)
+{
+    struct lq_err err = {.status = LIGHTQ_OK};
+    if (!meta->renewing) {
+        return;
+    }
+    lightq_status status = open_meta_group(meta, &err);
+    meta->renewing = status == LIGHTQ_EBUSY || status == LIGHTQ_ENOSPC;
+    if (status != LIGHTQ_OK && status != LIGHTQ_EBUSY) {
+        lq_log(ERROR, "the meta group's replica cannot be made", "status", lightq_status_name(status), "why", err.text);
+    }
+}
+
+/* The replica here is what the catalog wants: what was set aside for it is not needed any more. */
+static void drop_aside(struct lq_meta *meta)
+{
+    const struct lq_catalog_node *node = lq_catalog_node(meta->catalog, lq_meta_self(meta));
+    lq_replica_id self = lq_replica_make(lq_meta_self(meta), meta->incarnation);
+    if (!meta->aside || !meta->seen_self || meta->state != LQ_META_OPEN || node == NULL ||
+        node->meta_incarnation != meta->incarnation) {
+        return;
+    }
+    for (unsigned i = 0; i < meta->servers.count; i++) {
+        if (meta->servers.at[i].id == self && (meta->servers.at[i].role == LQ_ROLE_VOTER) == node->meta_voter) {
+            meta->aside = false;
+            lq_store_drop_aside(meta->options.store, LQ_META_GROUP);
+        }
+    }
+}
+
 /* It goes on under a new incarnation, known durably before anything of it is made. */
 static void renew_meta_group(struct lq_meta *meta, uint32_t incarnation)
 {
@@ -210,17 +241,16 @@ static void renew_meta_group(struct lq_meta *meta, uint32_t incarnation)
     lq_log(INFO, "the meta group's replica is made anew", "old", meta->incarnation, "new", incarnation);
     *meta->options.identity = next;
     if (meta->group != NULL) {
-        lq_group_close(meta->group, true);
+        lq_group_close(meta->group, false); /* what it has is set aside when the new one is opened */
         meta->group = NULL;
     }
+    meta->state = LQ_META_CLOSED;
     meta->leading = false;
     meta->leader = 0;
     meta->servers.count = 0;
     meta->seen_self = false; /* the catalog begins anew, and says nothing of us for a while */
-    status = open_meta_group(meta, &err);
-    if (status != LIGHTQ_OK) {
-        lq_log(ERROR, "the meta group's replica cannot be made", "status", lightq_status_name(status), "why", err.text);
-    }
+    meta->renewing = true;
+    open_renewed(meta);
 }
 
 static void on_meta_rebuilt(struct lq_meta *meta, void *data, const struct lq_letter_reply *reply)
@@ -583,7 +613,9 @@ void lq_meta_tick(struct lq_meta *meta)
         meta->tick_us = now_us + meta->options.tick_ms * LQ_MICROS_PER_MILLI;
         lq_peers_tick(meta);
         lq_controller_tick(meta);
+        open_renewed(meta);
         tick_meta_group(meta);
+        drop_aside(meta);
         tell_catalog(meta);
         lq_replicas_tick(meta);
         lq_members_tick(meta);
@@ -637,10 +669,15 @@ lightq_status lq_meta_start(struct lq_meta *meta, struct lq_host *host, struct l
 {
     meta->host = host;
     meta->tick_us = lq_meta_now_us(meta);
+    meta->aside = true;
     meta->members.token_us = meta->tick_us;
     lightq_status status = meta->options.shard == 0 ? open_meta_group(meta, err) : LIGHTQ_OK;
     const struct lq_identity *identity = meta->options.identity;
     bool others = !identity->founder || identity->proposal.founders.count > 1;
+    if (status == LIGHTQ_EBUSY) { /* one of an earlier incarnation is about to be set aside */
+        meta->renewing = true;
+        status = LIGHTQ_OK;
+    }
     if (status == LIGHTQ_EDAMAGED && others) {
         lq_log(ERROR, "the meta group's replica is damaged: it is rebuilt from the others", "why", err->text);
         status = LIGHTQ_OK;

@@ -262,6 +262,8 @@ struct lq_meta {
     uint32_t incarnation;
     bool leading, rebuild, asked;
     uint32_t renew_to; /* the replica here is out, and one of this incarnation is wanted; 0: no */
+    bool renewing;     /* it is to be opened as soon as the one before it can be set aside */
+    bool aside;        /* what was set aside is there still, for all we know */
     uint64_t term;
     lq_replica_id leader;
     struct lq_servers servers;

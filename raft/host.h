@@ -134,7 +134,8 @@ uint64_t lq_host_free_bytes(const struct lq_host *host, uint32_t node);
 /* Starts the replica of @group found in the store, or makes it when the store does not have it.
  * @bootstrap: the first configuration when the group is new and this replica is one of its founders (every founder
  * gives the same one, and entry 1 is the same bytes on all); NULL when it joins a group that exists (it waits to be
- * added). Ignored when the log is there. EDAMAGED when the log is damaged, lost, or known with a higher incarnation.
+ * added). Ignored when the log is there. A log of a lower incarnation is set aside (lq_rlog_set_aside): EBUSY when that
+ * cannot be yet. EDAMAGED when the log is damaged, lost, or known with a higher incarnation.
  * The machine's load() is called inside, then apply() later. */
 lightq_status lq_group_open(struct lq_host *host, uint64_t group, uint32_t incarnation,
                             const struct lq_servers *bootstrap, const struct lq_machine_ops *ops, void *machine,

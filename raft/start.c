@@ -105,10 +105,14 @@ static lightq_status find_log(struct lq_host *host, uint64_t id, uint32_t incarn
 {
     *log = lq_store_find(host->store, id);
     if (*log != NULL && lq_rlog_incarnation(*log) < incarnation) {
-        /* The catalog has replaced that replica by this one: it was taken out of the group before. */
+        /* The catalog has replaced that replica by this one: it was taken out of the group before. What it has is kept
+         * until this one has as much. */
         lq_log(WARN, "replica replaced by a newer incarnation", "group", id, "old", lq_rlog_incarnation(*log), "new",
                incarnation);
-        lq_rlog_destroy(*log);
+        lightq_status status = lq_rlog_set_aside(*log, err);
+        if (status != LIGHTQ_OK) {
+            return status;
+        }
         *log = NULL;
     }
     if (*log == NULL) {

@@ -346,7 +346,7 @@ static bool build_destroy(struct lq_background *bg, struct lq_rlog *log, lightq_
         return true;
     }
     if (log->health == LQ_RLOG_DAMAGED) {
-        *status = lq_store_set_aside(bg->store, log->dir, err);
+        *status = lq_store_set_aside(bg->store, log->dir, "", err);
         return true;
     }
     struct lq_names names;

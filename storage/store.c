@@ -11,7 +11,6 @@
 #include "storage/flush.h"
 #include "storage/store_private.h"
 
-#define NAMES_TRIED_MAX 1000 /* for a directory set aside under a name that is taken */
 
 /* ---- groups that ever were ---- */
 
@@ -210,35 +209,6 @@ lightq_status lq_rlog_create(struct lq_store *store, uint64_t group, uint32_t in
     return LIGHTQ_OK;
 }
 
-lightq_status lq_store_set_aside(struct lq_store *store, const char *dir, struct lq_err *err)
-{
-    char removed[LQ_PATH_BYTES];
-    char to[LQ_PATH_BYTES];
-    char name[LQ_PATH_BYTES];
-    struct lq_io_stat stat;
-    bool made = false;
-    const char *slash = strrchr(dir, '/');
-    lq_path_join(removed, store->dir, "removed");
-    lightq_status status = lq_disk_mkdir(store->io, removed, &made, err);
-    for (unsigned i = 0; status == LIGHTQ_OK; i++) {
-        (void)snprintf(name, sizeof name, "%s.%u", slash != NULL ? slash + 1 : dir, i);
-        lq_path_join(to, removed, name);
-        if (store->io->ops->stat(store->io, to, &stat, NULL) == LIGHTQ_ENOTFOUND) {
-            break;
-        }
-        if (i == NAMES_TRIED_MAX) {
-            return lq_err_set(err, LIGHTQ_EEXISTS, "%s: it holds too many directories of that name", removed);
-        }
-    }
-    if (status == LIGHTQ_OK) {
-        status = lq_disk_rename(store->io, dir, to, err);
-    }
-    if (status == LIGHTQ_OK) {
-        status = lq_disk_sync_dir(store->io, removed, err);
-    }
-    return status == LIGHTQ_OK ? lq_disk_sync_dir(store->io, store->dir, err) : status;
-}
-
 /* The bad files of a damaged log are out of the way before the journal forgets it: from then on its directory is just
  * removed. False: it stays known, and damaged at the next start. */
 static bool destroy_damaged(struct lq_rlog *log)
@@ -247,7 +217,7 @@ static bool destroy_damaged(struct lq_rlog *log)
     if (log->health != LQ_RLOG_DAMAGED) {
         return true;
     }
-    if (lq_store_set_aside(log->store, log->dir, &err) != LIGHTQ_OK) {
+    if (lq_store_set_aside(log->store, log->dir, "", &err) != LIGHTQ_OK) {
         lq_log(ERROR, "damaged log cannot be set aside: it stays", "directory", log->dir, "reason", err.text);
         return false;
     }

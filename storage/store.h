@@ -103,6 +103,14 @@ lightq_status lq_rlog_create(struct lq_store *store, uint64_t group, uint32_t in
 /* Removes the group's files, for good, once the journal says so durably. @log is gone after the call; a job in
  * flight is waited for inside. For damaged and lost logs too: their bad files are set aside into "removed/". */
 void lq_rlog_destroy(struct lq_rlog *log);
+/* Nothing of it waits or is under way. */
+bool lq_rlog_is_quiet(const struct lq_rlog *log);
+/* As destroy, for a replica that is made anew under a later incarnation: the files of a sound log are kept in
+ * "removed/", synced, until lq_store_drop_aside. Blocking. OK: @log is gone | EBUSY: it is not quiet | EIO | ENOSPC:
+ * nothing has changed. */
+lightq_status lq_rlog_set_aside(struct lq_rlog *log, struct lq_err *err) LQ_MUST_CHECK;
+/* The present replica of @group is as good as those whose sound logs were set aside: they are deleted. Blocking. */
+void lq_store_drop_aside(struct lq_store *store, uint64_t group);
 
 void lq_rlog_set_events(struct lq_rlog *log, const struct lq_rlog_events *events, void *owner);
 enum lq_rlog_health lq_rlog_health(const struct lq_rlog *log);

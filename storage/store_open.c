@@ -396,7 +396,7 @@ static void clean_directories(struct opening *opening)
         if (known != NULL && known->incarnation >= incarnation) {
             remove_directory(store, dir);
         } else if (store->io->ops->rmdir(store->io, dir, NULL) != LIGHTQ_OK &&
-                   lq_store_set_aside(store, dir, &reason) != LIGHTQ_OK) {
+                   lq_store_set_aside(store, dir, "", &reason) != LIGHTQ_OK) {
             lq_log(WARN, "directory of a group never created cannot be set aside", "directory", dir, "reason",
                    reason.text);
         }

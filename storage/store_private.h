@@ -295,6 +295,12 @@ void lq_rlog_settle_need(struct lq_rlog *log);
 /* The lowest journal number that is still needed by entries of @log. */
 uint64_t lq_rlog_need(const struct lq_rlog *log);
 
+/* ---- aside.c ---- */
+
+/* Renames a group's directory into removed/, durably; @mark goes into its name. */
+lightq_status lq_store_set_aside(struct lq_store *store, const char *dir, const char *mark,
+                                 struct lq_err *err) LQ_MUST_CHECK;
+
 /* ---- scrub.c ---- */
 
 struct lq_scrub *lq_scrub_new(struct lq_store *store);
@@ -326,8 +332,6 @@ struct lq_known *lq_store_known(const struct lq_store *store, uint64_t group);
 lightq_status lq_store_note(struct lq_store *store, uint64_t group, uint32_t incarnation) LQ_MUST_CHECK;
 /* The journal says so now. */
 void lq_store_note_durable(struct lq_store *store, const struct lq_rlog *log);
-/* Renames a group's directory into removed/, durably. */
-lightq_status lq_store_set_aside(struct lq_store *store, const char *dir, struct lq_err *err) LQ_MUST_CHECK;
 /* The snapshot frame of all groups into @writer, as they are durable now; entries below file @need_from are not needed
  * by logs that need none. Gives the lowest file that a log which is neither failed nor damaged needs. */
 uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from);

@@ -486,6 +486,25 @@ void lq_rlog_destroy(struct lq_rlog *log)
     log_free(log);
 }
 
+bool lq_rlog_is_quiet(const struct lq_rlog *log)
+{
+    (void)log;
+    return true;
+}
+
+lightq_status lq_rlog_set_aside(struct lq_rlog *log, struct lq_err *err)
+{
+    (void)err;
+    lq_rlog_destroy(log);
+    return LIGHTQ_OK;
+}
+
+void lq_store_drop_aside(struct lq_store *store, uint64_t group)
+{
+    (void)store;
+    (void)group;
+}
+
 void lq_rlog_set_events(struct lq_rlog *log, const struct lq_rlog_events *events, void *owner)
 {
     log->events = events;

@@ -419,6 +419,39 @@ static void test_meta_replica_made_anew_does_not_end_the_node(void **state)
     cluster_free(cluster);
 }
 
+/* A sound replica of the meta group that is made anew is one of few copies until the new one votes. */
+static void test_sound_meta_replica_is_kept_until_its_successor_votes(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up(3, 31);
+    unsigned id = controller_of(cluster) % 3 + 1;
+    const struct member *member = member_of(cluster, id);
+    static const char file[] = "removed/g0-1.sound.0/00000000000000000001.log";
+    const struct lq_letter_request letter = {
+        .verb = LQ_REQUEST_REBUILD, .group = LQ_META_GROUP, .node = id, .incarnation = 1};
+    assert_int_equal(lq_requests_errand(member->meta, &letter, 5000, NULL, NULL), LIGHTQ_OK);
+    for (unsigned i = 0; i < 100000 && member->meta->incarnation == 1; i++) {
+        sim_run(cluster->sim, 50);
+    }
+    assert_int_not_equal(member->meta->incarnation, 1);
+    cut_off(cluster, id, true); /* before it can catch up */
+    cluster_run_ms(cluster, 5000);
+
+    assert_int_equal(lq_rlog_incarnation(lq_store_find(member->node->store, LQ_META_GROUP)),
+                     member->identity.meta_incarnation);
+    assert_true(lq_io_mem_exists(member->node->disk, file));
+    sim_crash(member->node, LQ_IO_MEM_KEEP); /* also when the node starts again meanwhile */
+    cluster_start(cluster, id);
+    cluster_run_ms(cluster, 5000);
+    assert_true(lq_io_mem_exists(member->node->disk, file));
+    cut_off(cluster, id, false);
+    settle(cluster);
+    cluster_run_ms(cluster, 1000);
+
+    assert_false(lq_io_mem_exists(member->node->disk, file));
+    cluster_free(cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_node_that_was_replaced_by_itself_while_cut_off_ends),
         cmocka_unit_test(test_node_that_was_replaced_by_another_while_cut_off_ends),
         cmocka_unit_test(test_meta_replica_made_anew_does_not_end_the_node),
+        cmocka_unit_test(test_sound_meta_replica_is_kept_until_its_successor_votes),
     };
     return cmocka_run_group_tests_name("meta behind", tests, NULL, NULL);
 }
