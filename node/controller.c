@@ -67,7 +67,25 @@ lightq_status lq_plan_replicas(const struct lq_catalog *catalog, uint32_t wanted
     return LIGHTQ_OK;
 }
 
-static void count_loads(const struct lq_catalog *catalog, struct lq_placement_node *nodes, size_t count)
+/* Leaders by node, as in the list, and shard. */
+struct shard_leaders {
+    uint32_t at[LQ_FOUNDERS_MAX][LQ_SHARDS_MAX];
+    unsigned shards;
+};
+
+/* The same on all nodes; founders are written down as having one until they have told the catalog. */
+static unsigned count_shards(const struct lq_catalog *catalog)
+{
+    uint32_t shards = 1;
+    for (size_t i = 0; i < lq_catalog_node_count(catalog); i++) {
+        uint32_t told = lq_catalog_node_at(catalog, i)->shards;
+        shards = told > shards ? told : shards;
+    }
+    return shards < LQ_SHARDS_MAX ? shards : LQ_SHARDS_MAX;
+}
+
+static void count_loads(const struct lq_catalog *catalog, struct lq_placement_node *nodes, size_t count,
+                        struct shard_leaders *leaders)
 {
     for (size_t t = 0; t < lq_catalog_topic_count(catalog); t++) {
         const struct lq_catalog_topic *topic = lq_catalog_topic_at(catalog, t);
@@ -77,6 +95,7 @@ static void count_loads(const struct lq_catalog *catalog, struct lq_placement_no
                     bool here = nodes[i].id == topic->partitions[p].replicas[r].node;
                     nodes[i].replicas += here;
                     nodes[i].leaders += here && r == 0;
+                    leaders->at[i][lq_shard_of(topic->partitions[p].group, leaders->shards)] += here && r == 0;
                 }
             }
         }
@@ -89,15 +108,24 @@ lightq_status lq_plan_placement(const struct lq_catalog *catalog, uint32_t parti
     struct lq_placement_node nodes[LQ_FOUNDERS_MAX];
     size_t up_count;
     size_t count = list_nodes(catalog, up, data, nodes, &up_count);
-    count_loads(catalog, nodes, count);
+    struct shard_leaders leaders = {.shards = count_shards(catalog)};
+    count_loads(catalog, nodes, count, &leaders);
     uint8_t *bytes = malloc((size_t)partitions * replicas * 2);
     if (bytes == NULL) {
         return LIGHTQ_ENOMEM;
     }
     for (uint32_t p = 0; p < partitions; p++) {
         uint32_t chosen[LQ_REPLICAS_MAX] = {0};
-        bool placed = lq_place_partition(nodes, count, replicas, lq_catalog_next_group(catalog) + p, chosen);
+        uint64_t group = lq_catalog_next_group(catalog) + p;
+        unsigned shard = lq_shard_of(group, leaders.shards);
+        for (size_t i = 0; i < count; i++) {
+            nodes[i].shard_leaders = leaders.at[i][shard];
+        }
+        bool placed = lq_place_partition(nodes, count, replicas, group, chosen);
         (void)placed; /* as many as there are nodes at most: the plan has said so */
+        for (size_t i = 0; i < count; i++) {
+            leaders.at[i][shard] += nodes[i].id == chosen[0];
+        }
         for (unsigned i = 0; i < replicas; i++) {
             lq_put_u16(bytes + 2 * ((size_t)p * replicas + i), (uint16_t)chosen[i]);
         }

@@ -56,6 +56,11 @@ uint32_t lq_place_replica(struct lq_placement_node *nodes, size_t node_count, co
     return best->id;
 }
 
+static bool leads_less(const struct lq_placement_node *a, const struct lq_placement_node *b)
+{
+    return a->leaders != b->leaders ? a->leaders < b->leaders : a->shard_leaders < b->shard_leaders;
+}
+
 bool lq_place_partition(struct lq_placement_node *nodes, size_t node_count, unsigned replicas, uint64_t seed,
                         uint32_t chosen[LQ_REPLICAS_MAX])
 {
@@ -69,7 +74,7 @@ bool lq_place_partition(struct lq_placement_node *nodes, size_t node_count, unsi
         places[i]->replicas++;
         chosen[i] = places[i]->id;
         const struct lq_placement_node *leader = places[first];
-        if (places[i]->second_choice == leader->second_choice && places[i]->leaders < leader->leaders) {
+        if (places[i]->second_choice == leader->second_choice && leads_less(places[i], leader)) {
             first = i;
         }
     }

@@ -12,14 +12,16 @@
 
 struct lq_placement_node {
     uint32_t id;
-    uint32_t replicas;  /* it has, and is given here */
-    uint32_t leaders;   /* it should lead, and is given here */
-    bool second_choice; /* down: used only when the others are too few */
+    uint32_t replicas;      /* it has, and is given here */
+    uint32_t leaders;       /* it should lead, and is given here */
+    uint32_t shard_leaders; /* of them, those in the shard of the partition being placed; the caller keeps it */
+    bool second_choice;     /* down: used only when the others are too few */
 };
 
 /* Chooses @replicas different nodes for one partition: those with the fewest replicas; the first in @chosen, which
- * should lead, is the one of them with the fewest to lead. Counts them in @nodes. @seed (the partition's number, say)
- * spreads ties, so that two nodes do not share all their partitions. False: there are fewer nodes than that. */
+ * should lead, is the one of them with the fewest to lead, in all and then in its shard. Counts them in @nodes. @seed
+ * (the partition's number, say) spreads ties, so that two nodes do not share all their partitions. False: there are
+ * fewer nodes than that. */
 bool lq_place_partition(struct lq_placement_node *nodes, size_t node_count, unsigned replicas, uint64_t seed,
                         uint32_t chosen[LQ_REPLICAS_MAX]);
 

@@ -1,5 +1,6 @@
 /* test_controller.c - what the controller plans for a new topic: how many replicas, and where. */
 #include "node/controller.h"
+#include "node/house.h"
 #include "tests/unit/node/catalog_fixture.h"
 
 static bool all_up(const void *data, uint32_t node)
@@ -75,6 +76,39 @@ static void test_plan_places_thousand_partitions_evenly(void **state)
     free(placement);
 }
 
+/* Which shard a partition falls to follows from its group's id, so only who leads can spread the work. */
+static void test_plan_spreads_leaders_over_the_shards_of_every_node(void **state)
+{
+    struct ledger *ledger = *state;
+    uint8_t *placement;
+    begin(ledger, 3);
+    for (uint32_t shards = 1; shards <= 4; shards++) {
+        unsigned leaders[4][4] = {{0}};
+        const struct lq_catalog_command update = {.type = LQ_CATALOG_UPDATE,
+                                                  .node = {.id = 1,
+                                                           .uuid = id_of(1, 1),
+                                                           .boot = shards,
+                                                           .shards = shards,
+                                                           .client = endpoint_of(5600),
+                                                           .peer = endpoint_of(5700)}};
+        assert_int_equal(apply(ledger, &update), LIGHTQ_OK);
+        unsigned partitions = 12 * shards; /* four of each shard for each node to lead */
+
+        assert_int_equal(lq_plan_placement(ledger->catalog, partitions, 3, all_up, NULL, &placement), LIGHTQ_OK);
+
+        for (unsigned p = 0; p < partitions; p++) {
+            unsigned shard = lq_shard_of(lq_catalog_next_group(ledger->catalog) + p, shards);
+            leaders[lq_get_u16(placement + 2 * (size_t)p * 3)][shard]++;
+        }
+        for (unsigned node = 1; node <= 3; node++) {
+            for (unsigned shard = 0; shard < shards; shard++) {
+                assert_in_range(leaders[node][shard], 3, 5);
+            }
+        }
+        free(placement);
+    }
+}
+
 static void test_plan_counts_what_is_there(void **state)
 {
     struct ledger *ledger = *state;
@@ -111,8 +145,11 @@ static void test_plan_avoids_nodes_that_are_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_plan_default_replicas_follow_the_nodes), CASE(test_plan_refuses_what_cannot_work),
-        CASE(test_plan_places_thousand_partitions_evenly), CASE(test_plan_counts_what_is_there),
+        CASE(test_plan_default_replicas_follow_the_nodes),
+        CASE(test_plan_refuses_what_cannot_work),
+        CASE(test_plan_places_thousand_partitions_evenly),
+        CASE(test_plan_spreads_leaders_over_the_shards_of_every_node),
+        CASE(test_plan_counts_what_is_there),
         CASE(test_plan_avoids_nodes_that_are_down),
     };
     return cmocka_run_group_tests_name("controller", tests, NULL, NULL);
