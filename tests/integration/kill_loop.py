@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills and starts random nodes under load for a while, then compares what was acknowledged with what is stored.
 
-    kill_loop.py [--seconds S=1200] [--seed N] [--rate R=2000]
+    kill_loop.py [--seconds S=1200] [--seed N] [--rate R=2000] [--shards N=1]
 
 Two producers run all the time; each round kills one random node (now and then all three), waits a little,
 starts it again. At the end: lost 0, doubled 0, order kept, digests equal. Prints its seed first and one last line."""
@@ -21,10 +21,11 @@ def main():
     parser.add_argument("--seconds", type=int, default=1200)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--rate", type=int, default=2000)
+    parser.add_argument("--shards", type=int, default=1)
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     dice = random.Random(arguments.seed)
-    cluster = Cluster().up()
+    cluster = Cluster(args=f"--set shards={arguments.shards}").up()
     ok = False
     try:
         cluster.lightq("topic", "create", "loop", "--partitions", PARTITIONS)
