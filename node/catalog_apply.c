@@ -325,6 +325,27 @@ static lightq_status apply_rebuild(struct lq_catalog *catalog, const struct lq_e
     return LIGHTQ_OK;
 }
 
+static lightq_status apply_grow(struct lq_catalog *catalog, const struct lq_entry *entry,
+                                const struct lq_catalog_command *command)
+{
+    const struct lq_catalog_node *node = lq_catalog_find_node(catalog, command->grow.node);
+    struct lq_catalog_partition *partition = lq_catalog_find_partition(catalog, command->grow.group);
+    if (node == NULL || node->state != LQ_NODE_ACTIVE || partition == NULL) {
+        refuse(catalog, LIGHTQ_ENOTFOUND, "node %u or group %llu is not there", command->grow.node,
+               (unsigned long long)command->grow.group);
+        return LIGHTQ_OK;
+    }
+    if (replica_on(partition, node->id) != NULL || partition->replica_count >= partition->topic->replicas) {
+        return LIGHTQ_OK; /* sent again: it has happened, or is not needed any more */
+    }
+    partition->replicas[partition->replica_count++] =
+        (struct lq_catalog_replica){.node = node->id, .incarnation = partition->next_incarnation++};
+    lq_catalog_find_topic(catalog, &partition->topic->uuid)->shown.version = entry->index;
+    catalog->outcome.count = 1;
+    changed(catalog, entry);
+    return LIGHTQ_OK;
+}
+
 /* ---- topics ---- */
 
 /* The nodes of each partition are different and at work. */
@@ -450,6 +471,8 @@ static lightq_status apply_command(struct lq_catalog *catalog, const struct lq_e
         return apply_delete(catalog, entry, &command);
     case LQ_CATALOG_REBUILD:
         return apply_rebuild(catalog, entry, &command);
+    case LQ_CATALOG_GROW:
+        return apply_grow(catalog, entry, &command);
     }
     return LIGHTQ_ECORRUPT;
 }

@@ -57,6 +57,10 @@ void lq_catalog_command_encode(const struct lq_catalog_command *command, struct 
         lq_write_u64(writer, command->rebuild.group);
         lq_write_u32(writer, command->rebuild.incarnation);
         break;
+    case LQ_CATALOG_GROW:
+        lq_write_u32(writer, command->grow.node);
+        lq_write_u64(writer, command->grow.group);
+        break;
     }
 }
 
@@ -132,6 +136,11 @@ static lightq_status decode_body(struct lq_reader *reader, struct lq_catalog_com
         command->rebuild.group = lq_read_u64(reader);
         command->rebuild.incarnation = lq_read_u32(reader);
         good = node_is_good(command->rebuild.node) && command->rebuild.incarnation != 0;
+        break;
+    case LQ_CATALOG_GROW:
+        command->grow.node = lq_read_u32(reader);
+        command->grow.group = lq_read_u64(reader);
+        good = node_is_good(command->grow.node) && command->grow.group != LQ_META_GROUP;
         break;
     }
     return good ? LIGHTQ_OK : LIGHTQ_ECORRUPT;

@@ -12,6 +12,7 @@
  *              configuration | for each partition, replicas times: node u16; the first should lead
  *   DELETE     4 reserved u32, 0 | 8 topic uuid, 16 bytes
  *   REBUILD    4 node u32 | 8 group u64 | 16 incarnation u32: of the replica that is to be made anew
+ *   GROW       4 node u32 | 8 group u64: the node gets a replica that the partition lacks
  *   an address (client, peer): host_length u8, host, port u16
  *
  * Called by catalog_apply.c and controller.c. Pure functions. */
@@ -35,6 +36,7 @@ enum lq_catalog_command_type {
     LQ_CATALOG_CREATE = 5,
     LQ_CATALOG_DELETE = 6,
     LQ_CATALOG_REBUILD = 7, /* one replica, under a new incarnation */
+    LQ_CATALOG_GROW = 8,    /* one more replica of a partition that has fewer than wanted */
 };
 
 #define LQ_CATALOG_COMMAND_VERSION   1
@@ -73,6 +75,10 @@ struct lq_catalog_command {
             uint64_t group;
             uint32_t node, incarnation;
         } rebuild;
+        struct {
+            uint64_t group;
+            uint32_t node;
+        } grow;
     };
 };
 

@@ -402,6 +402,9 @@ void lq_controller_applied(struct lq_meta *meta, uint64_t index)
     struct lq_controller *controller = &meta->controller;
     struct lq_job *job = controller->proposed;
     controller->blocked = false;
+    if (index >= controller->grow_index) {
+        controller->grow_index = 0;
+    }
     if (job == NULL || controller->proposed_index != index) {
         return;
     }
@@ -421,6 +424,7 @@ void lq_controller_drop(struct lq_meta *meta)
         controller->proposed = NULL;
     }
     controller->blocked = false;
+    controller->grow_index = 0;
 }
 
 static struct lq_job *pop(struct lq_controller *controller)
@@ -480,10 +484,76 @@ bool lq_controller_needs_turn(const struct lq_meta *meta)
            (controller->first != NULL && controller->proposed == NULL && !controller->blocked);
 }
 
-/* The first command, from the founders; and servers that follow the catalog are members.c's business. */
+/* ---- what nobody asks for ---- */
+
+/* A node that is up and has no replica of it: the one with the fewest; 0: none. */
+static uint32_t spare_node(const struct lq_meta *meta, const struct lq_catalog_partition *partition)
+{
+    struct lq_placement_node nodes[LQ_FOUNDERS_MAX];
+    uint32_t taken[LQ_REPLICAS_MAX];
+    size_t up_count;
+    size_t count = list_nodes(meta->catalog, is_up, meta, nodes, &up_count);
+    struct shard_leaders leaders = {.shards = count_shards(meta->catalog)};
+    count_loads(meta->catalog, nodes, count, &leaders);
+    for (unsigned i = 0; i < partition->replica_count; i++) {
+        taken[i] = partition->replicas[i].node;
+    }
+    uint32_t node = lq_place_replica(nodes, count, taken, partition->replica_count, partition->group);
+    return node != 0 && lq_peers_up(meta, node) ? node : 0;
+}
+
+/* The first that has fewer replicas than wanted, and a leader, so that one can be added. A topic a tick is looked at
+ * from where the last search ended. */
+static const struct lq_catalog_partition *find_lacking(struct lq_meta *meta)
+{
+    struct lq_controller *controller = &meta->controller;
+    size_t topics = lq_catalog_topic_count(meta->catalog);
+    if (topics == 0) {
+        return NULL;
+    }
+    const struct lq_catalog_topic *topic = lq_catalog_topic_at(meta->catalog, controller->grow_topic % topics);
+    for (uint32_t p = 0; p < topic->partition_count; p++) {
+        const struct lq_catalog_partition *partition = &topic->partitions[p];
+        if (partition->replica_count < topic->replicas && lq_meta_leader(meta, partition->group).node != 0) {
+            return partition;
+        }
+    }
+    controller->grow_topic = (controller->grow_topic + 1) % topics;
+    return NULL;
+}
+
+/* One replica at a time: the next when the one before is in the catalog. That it comes into its group, one step after
+ * the other and not too many at once, is members.c's business. */
+static void top_up(struct lq_meta *meta)
+{
+    struct lq_controller *controller = &meta->controller;
+    if (controller->grow_index != 0 || controller->proposed != NULL || controller->first != NULL ||
+        lq_catalog_version(meta->catalog) == 0) {
+        return;
+    }
+    const struct lq_catalog_partition *partition = find_lacking(meta);
+    uint32_t node = partition == NULL ? 0 : spare_node(meta, partition);
+    if (node == 0) {
+        controller->grow_topic += partition != NULL; /* nobody is there for it: another topic */
+        return;
+    }
+    const struct lq_catalog_command command = {.type = LQ_CATALOG_GROW,
+                                               .grow = {.group = partition->group, .node = node}};
+    uint64_t index;
+    if (lq_meta_propose(meta, &command, &index) == LIGHTQ_OK) {
+        controller->grow_index = index;
+        lq_log(INFO, "a partition lacks a replica and gets one", "group", partition->group, "node", node);
+    }
+}
+
+/* The first command, from the founders; then replicas that are lacking. That servers follow the catalog is members.c's
+ * business. */
 void lq_controller_tick(struct lq_meta *meta)
 {
     const struct lq_identity *identity = meta->options.identity;
+    if (meta->leading && !meta->draining) {
+        top_up(meta);
+    }
     if (!meta->leading || lq_catalog_version(meta->catalog) != 0 || !identity->founder || meta->begin_asked) {
         return;
     }

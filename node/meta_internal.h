@@ -152,7 +152,9 @@ struct lq_controller {
     uint64_t proposed_index;
     struct lq_job *settled, *settled_last; /* to be answered in the next turn */
     size_t count;
-    bool blocked; /* the log takes nothing now: after the next apply */
+    bool blocked;        /* the log takes nothing now: after the next apply */
+    uint64_t grow_index; /* of the last GROW that is proposed and not applied; 0: none */
+    size_t grow_topic;   /* where the search for partitions that lack replicas goes on */
 };
 
 /* Takes in a request from @node (this node itself too): a copy. The answer goes back as a reply, once, later. */

@@ -61,6 +61,37 @@ class ReplaceTest(unittest.TestCase):
         self.assertTrue(read)
         self.assertEqual(c.acked_lines("log"), 100)
 
+    def homes(self, topic):
+        return sorted(r["node"] for r in self.cluster.describe(topic)["partitions"][0]["replicas"])
+
+    def test_replace_by_others_moves_replicas_and_tops_them_up_when_a_node_comes(self):
+        c = self.start_cluster(4)
+        self.wait_voting([1, 2, 3])
+        c.script("stop", 4)
+        self.only(1)
+        wait_for(lambda: "down" in c.lightq("cluster", "status").stdout, "node 4 being down")
+        c.lightq("topic", "create", "t")
+        c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / "acked")
+        self.assertEqual(self.homes("t"), [1, 2, 3])
+        c.script("start", 4)
+
+        c.script("kill", 3)
+        wait_for(lambda: c.lightq("node", "replace", 3, 4, check=False).returncode == 0, "node 3 replaced by node 4")
+        wait_for(lambda: self.homes("t") == [1, 2, 4], "the replica on node 4", 60)
+        c.wait_equal("t")
+        self.wait_voting([1, 2, 4])
+        c.script("kill", 2)
+        wait_for(lambda: c.lightq("node", "replace", 2, 1, check=False).returncode == 0, "node 2 given up")
+        wait_for(lambda: self.homes("t") == [1, 4], "two replicas", 60)
+        c.script("wipe", 2)
+        c.script("start", 2)
+
+        wait_for(lambda: self.homes("t") == [1, 2, 4], "a third replica where a node has come", 60)
+        c.wait_equal("t")
+        c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / "acked2")
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check(["acked", "acked2"], ["log"])
+
     def test_replace_node_that_is_only_paused_ends_when_it_goes_on(self):
         c = self.start_cluster(4)
         c.lightq("topic", "create", "t", "--partitions", 6)

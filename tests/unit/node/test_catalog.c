@@ -230,6 +230,40 @@ static void test_replace_by_another_moves_its_replicas(void **state)
     assert_int_equal(lq_catalog_outcome(ledger->catalog)->incarnation, 3);
 }
 
+static lightq_status grow(struct ledger *ledger, uint64_t group, uint32_t node)
+{
+    const struct lq_catalog_command command = {.type = LQ_CATALOG_GROW, .grow = {.group = group, .node = node}};
+    return apply(ledger, &command);
+}
+
+static void test_grow_gives_a_replica_only_where_one_is_lacking(void **state)
+{
+    struct ledger *ledger = *state;
+    begin(ledger, 3);
+    assert_int_equal(create(ledger, "a", id_of(50, 1), 1, on_123, 3), LIGHTQ_OK);
+    assert_int_equal(replace(ledger, 3, id_of(3, 1), 2), LIGHTQ_OK); /* nobody is left to take it */
+    assert_int_equal(lq_catalog_partition(ledger->catalog, 1)->replica_count, 2);
+
+    assert_int_equal(grow(ledger, 1, 3), LIGHTQ_ENOTFOUND); /* gone */
+    assert_int_equal(grow(ledger, 1, 4), LIGHTQ_ENOTFOUND); /* not there yet */
+    assert_int_equal(grow(ledger, 9, 2), LIGHTQ_ENOTFOUND);
+    assert_int_equal(grow(ledger, 1, 2), LIGHTQ_OK); /* has one */
+    assert_int_equal(lq_catalog_partition(ledger->catalog, 1)->replica_count, 2);
+    assert_int_equal(join(ledger, 4, id_of(4, 1), 1), LIGHTQ_OK);
+    assert_int_equal(join(ledger, 5, id_of(5, 1), 1), LIGHTQ_OK);
+    uint64_t version = lq_catalog_version(ledger->catalog);
+    assert_int_equal(grow(ledger, 1, 4), LIGHTQ_OK);
+
+    assert_int_equal(incarnation_on(ledger, 1, 4), 2); /* of the partition's, the next one */
+    assert_true(lq_catalog_version(ledger->catalog) > version);
+    assert_int_equal(lq_catalog_topic(ledger->catalog, "a")->version, lq_catalog_version(ledger->catalog));
+    version = lq_catalog_version(ledger->catalog);
+    assert_int_equal(grow(ledger, 1, 4), LIGHTQ_OK); /* sent again */
+    assert_int_equal(grow(ledger, 1, 5), LIGHTQ_OK); /* late: none is lacking */
+    assert_int_equal(lq_catalog_version(ledger->catalog), version);
+    assert_int_equal(lq_catalog_partition(ledger->catalog, 1)->replica_count, 3);
+}
+
 static void test_replace_by_one_that_has_the_partition_chooses_another(void **state)
 {
     struct ledger *ledger = *state;
@@ -418,6 +452,7 @@ int main(void)
         CASE(test_delete_and_create_again_is_another_topic),
         CASE(test_replace_by_itself_waits_for_an_empty_directory),
         CASE(test_replace_by_another_moves_its_replicas),
+        CASE(test_grow_gives_a_replica_only_where_one_is_lacking),
         CASE(test_replace_by_one_that_has_the_partition_chooses_another),
         CASE(test_replace_refuses_unknown_and_absent_nodes),
         CASE(test_rebuild_counts_incarnations_up_once),
