@@ -131,7 +131,7 @@ static lightq_status start_read(struct lq_cursor *cursor, struct lq_rlog *log)
     lightq_status status = lq_rlog_read(log, &request->read);
     if (status != LIGHTQ_OK) {
         free(request);
-        return status;
+        return status == LIGHTQ_EBUSY ? LIGHTQ_ENOMEM : status; /* EBUSY would say that a read is under way */
     }
     service->memory_used += READ_BYTES_MAX;
     service->counters->reads_disk++;

@@ -17,6 +17,7 @@
 /* The first touch of memory is dear: what was freed is kept for the next batch instead of given back to the system. */
 #define MALLOC_KEEP_BYTES (128 * 1024 * 1024)
 #define MALLOC_MAP_BYTES  (32 * 1024 * 1024) /* the most that mallopt takes on a 64-bit system */
+#define STORED_FILES_MAX  8192u              /* open at a time, of all shards: more would help nobody */
 
 static void set_up_process(struct lq_options *options)
 {
@@ -34,6 +35,10 @@ static void set_up_process(struct lq_options *options)
     /* Half of the descriptors are for files and peers, whatever clients do. */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 2 < options->connections_max) {
         options->connections_max = files.rlim_cur / 2;
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* and half of these for files */
+        rlim_t half = (files.rlim_cur - options->connections_max) / 2;
+        options->files_max = half < STORED_FILES_MAX ? (unsigned)half : STORED_FILES_MAX;
     }
     lq_log_configure((enum lq_log_level)options->log_level, STDERR_FILENO);
 }

@@ -315,6 +315,7 @@ void lq_options_for_shard(const struct lq_options *options, unsigned number, str
     }
     shard->memory_max /= shard->shards;
     shard->cache_bytes /= shard->shards;
+    shard->files_max /= (unsigned)shard->shards;
     shard->scrub_bytes = (shard->scrub_bytes + shard->shards - 1) / shard->shards;
     shard->connections_max = (shard->connections_max + shard->shards - 1) / shard->shards;
 }

@@ -95,7 +95,8 @@ struct lq_options {
     bool serves_http;
     struct lq_endpoint seed[LQ_SEEDS_MAX];
     unsigned seed_count;
-    unsigned expect; /* 1 when there are no seeds */
+    unsigned expect;    /* 1 when there are no seeds */
+    unsigned files_max; /* stored files open at a time, by the process's limit; 0: as many as the store likes */
 };
 
 enum lq_options_action {

@@ -141,6 +141,7 @@ lightq_status lq_shard_open_store(struct lq_shard *shard, struct lq_err *err)
         .segment_bytes = options->segment_bytes,
         .journal_bytes = options->journal_bytes,
         .cache_bytes = options->cache_bytes,
+        .files_max = options->files_max,
         .scrub_bytes_per_second = options->scrub_bytes,
         .scrub_interval_ms = options->scrub_interval_ms,
     };

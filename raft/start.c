@@ -240,7 +240,7 @@ static void read_tail(struct lq_group *group)
     }
     lightq_status status = lq_host_read(group, last, 1, 0, on_tail_read, &group->tail_read);
     if (status == LIGHTQ_ENOMEM || status == LIGHTQ_EBUSY) {
-        lq_group_dirty(group); /* again in the next turn */
+        group->retry_ms = group->host->now_ms + group->host->tick_ms;
     } else if (status != LIGHTQ_OK) {
         lq_group_fail(group, status, "group %" PRIu64 ": the last entry of its log cannot be read", group->id);
     }

@@ -62,6 +62,9 @@ uint64_t lq_group_due(const struct lq_group *group)
     if (group->phase == LQ_PHASE_FAILING) {
         return least(group->failing_until_ms, group->timeout_now_ms + host->heartbeat_ms);
     }
+    if (group->phase == LQ_PHASE_OPENING && group->failed == LIGHTQ_OK) {
+        return group->retry_ms;
+    }
     if (group->phase != LQ_PHASE_RUNNING || group->failed != LIGHTQ_OK) {
         return LQ_NEVER;
     }
@@ -411,6 +414,10 @@ void lq_group_tick(struct lq_group *group)
         tick_failing(group);
         lq_host_rearm(group);
         return;
+    }
+    if (group->phase == LQ_PHASE_OPENING && group->failed == LIGHTQ_OK && host->now_ms >= group->retry_ms) {
+        group->retry_ms = LQ_NEVER;
+        lq_group_dirty(group); /* reads its last entry again */
     }
     if (group->phase != LQ_PHASE_RUNNING || group->failed != LIGHTQ_OK) {
         return;

@@ -48,6 +48,10 @@ struct lq_background {
     bool synced_directory;
     bool no_index; /* TASK_SEAL: the segment is only synced */
     bool has_run;
+    size_t op_next;         /* where the job that runs now begins */
+    bool waits;             /* busy, but its directory could not be opened: it goes on with op_next */
+    uint64_t wait_until_us; /* nothing is begun, or gone on with, before */
+    bool told_short;
 };
 
 struct lq_background *lq_background_new(struct lq_store *store)
@@ -81,6 +85,7 @@ static void clear(struct lq_background *bg)
     bg->synced_directory = false;
     bg->no_index = false;
     bg->has_run = false;
+    bg->op_next = 0;
 }
 
 void lq_background_free(struct lq_background *background)
@@ -306,7 +311,10 @@ static bool build_seal(struct lq_background *bg, struct lq_rlog *log, lightq_sta
     bool has_index =
         index_of(log, segment, &index) == LIGHTQ_OK && lq_index_encode(&owner, &index, &bg->blob, &size) == LIGHTQ_OK;
     free(index.runs);
-    if (!has_index || build_file(bg, ".idx", size, true, err) != LIGHTQ_OK) {
+    lightq_status written = has_index ? build_file(bg, ".idx", size, true, err) : LIGHTQ_ENOMEM;
+    if (written == LIGHTQ_ELIMIT) {
+        *status = written; /* all of it later */
+    } else if (written != LIGHTQ_OK) {
         bg->op_count = bg->hard_ops; /* it is synced, at least; the next start makes its index */
         bg->no_index = true;
     }
@@ -315,7 +323,10 @@ static bool build_seal(struct lq_background *bg, struct lq_rlog *log, lightq_sta
 
 static bool build_sync(struct lq_background *bg, struct lq_rlog *log, lightq_status *status, struct lq_err *err)
 {
-    if (log->journal_low == 0 || log->journal_low >= bg->store->journal.number || log->journal_syncing != 0 ||
+    const struct lq_store *store = bg->store;
+    bool is_old = log->journal_low < store->journal.number;
+    bool is_crowded = store->dirty_segment_count > store->options.files_max / 4;
+    if (log->journal_low == 0 || (!is_old && !(is_crowded && log->dirty_count > 0)) || log->journal_syncing != 0 ||
         log->released_dirty) {
         return false;
     }
@@ -385,47 +396,6 @@ static bool build_task(struct lq_background *bg, struct lq_rlog *log, lightq_sta
 
 /* ---- the old journal files ---- */
 
-void lq_rlog_settle_need(struct lq_rlog *log)
-{
-    if (log->dirty_count == 0 && !log->released_dirty && !log->destroyed) {
-        log->journal_low = 0;
-    }
-}
-
-uint64_t lq_rlog_need(const struct lq_rlog *log)
-{
-    if (log->journal_low == 0 || log->journal_syncing == 0) {
-        return log->journal_low + log->journal_syncing;
-    }
-    return log->journal_low < log->journal_syncing ? log->journal_low : log->journal_syncing;
-}
-
-static bool needs_file(const struct lq_rlog *log, uint64_t number)
-{
-    if (log->keep_low != 0) {
-        return log->keep_low <= number && number <= log->keep_high && !log->destroy_durable;
-    }
-    uint64_t need = lq_rlog_need(log);
-    return need != 0 && need <= number && !log->destroy_durable;
-}
-
-static bool is_needed(const struct lq_store *store, uint64_t number)
-{
-    const struct lq_rlog *zombie;
-    for (size_t i = 0; i < store->log_count; i++) {
-        if (needs_file(store->logs[i], number)) {
-            return true;
-        }
-    }
-    TAILQ_FOREACH(zombie, &store->zombies, zombie_link)
-    {
-        if (needs_file(zombie, number)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Before any older file goes: then a file that is missing behind a closed one is missed. */
 static bool build_close(struct lq_background *bg)
 {
@@ -460,7 +430,7 @@ static bool build_journal(struct lq_background *bg)
     bool older_stays = false;
     for (size_t i = 0; i < journal->old_count; i++) {
         uint64_t number = journal->old[i].number;
-        if (is_needed(store, number) || (older_stays && number >= store->snapshot_need)) {
+        if (lq_journal_is_needed(store, number) || (older_stays && number >= store->snapshot_need)) {
             older_stays = true;
             continue;
         }
@@ -564,14 +534,46 @@ static void drop_temporary(struct lq_background *bg, lightq_status status)
 /* Not the disk's word: it can be tried again. */
 static bool is_soft(lightq_status status)
 {
-    return status == LIGHTQ_ENOMEM || status == LIGHTQ_EBUSY || status == LIGHTQ_ECANCELED;
+    return status == LIGHTQ_ENOMEM || status == LIGHTQ_EBUSY || status == LIGHTQ_ECANCELED || status == LIGHTQ_ELIMIT;
+}
+
+/* A task that could not be begun for want of a descriptor: its content is wanted again. True: nothing else is to be
+ * done. */
+static bool put_back(struct lq_background *bg, struct lq_rlog *log, lightq_status status)
+{
+    if (status != LIGHTQ_ELIMIT || bg->has_run) {
+        return false;
+    }
+    struct lq_checkpoint_file *file = lq_rlog_checkpoint_at(log, bg->number);
+    if (bg->task == TASK_CHECKPOINT && file != NULL) {
+        file->blob = bg->blob;
+        bg->blob = NULL;
+    } else if (bg->task == TASK_INSTALL) {
+        log->install.blob = bg->blob;
+        bg->blob = NULL;
+    }
+    lq_rlog_mark_background(log);
+    return true;
+}
+
+static void wait_for_files(struct lq_background *bg, const struct lq_err *err)
+{
+    if (!bg->told_short) {
+        lq_log(WARN, "no descriptor for background work: it is tried again", "reason", err->text);
+    }
+    bg->told_short = true;
+    bg->wait_until_us = lq_clock_monotonic_us(bg->store->clock) + LQ_FILES_RETRY_US;
 }
 
 static void done(struct lq_background *bg, lightq_status status, bool hard, const struct lq_err *err)
 {
     struct lq_rlog *log = bg->log;
-    if (status != LIGHTQ_OK) {
+    if (status == LIGHTQ_ELIMIT) {
+        wait_for_files(bg, err);
+    } else if (status != LIGHTQ_OK) {
         lq_log(WARN, "background work failed", "directory", log != NULL ? log->dir : "journal", "reason", err->text);
+    } else {
+        bg->told_short = false;
     }
     drop_temporary(bg, status);
     if (bg->task == TASK_CLOSE) { /* not being closed is harmless too */
@@ -586,6 +588,9 @@ static void done(struct lq_background *bg, lightq_status status, bool hard, cons
         return;
     }
     log->background_busy = false;
+    if (put_back(bg, log, status)) {
+        return;
+    }
     if (status != LIGHTQ_OK && hard && (!is_soft(status) || bg->task == TASK_INSTALL)) {
         lq_rlog_fail(log, status, err);
     }
@@ -625,12 +630,29 @@ static void done(struct lq_background *bg, lightq_status status, bool hard, cons
     lq_rlog_mark_background(log);
 }
 
+/* True: a directory could not be opened, and what is left of the job waits for a descriptor. */
+static bool wait_and_retry(struct lq_background *bg, lightq_status status)
+{
+    const struct lq_io_job *job = &bg->job;
+    if (status != LIGHTQ_ELIMIT || bg->store->closing || job->failed >= job->count ||
+        job->ops[job->failed].kind != LQ_IO_SYNC_DIR) {
+        return false;
+    }
+    wait_for_files(bg, &job->err);
+    bg->op_next += job->failed;
+    bg->waits = true;
+    return true;
+}
+
 static void on_background_job(struct lq_io_job *job, lightq_status status)
 {
     struct lq_background *bg = job->data;
     struct lq_store *store = bg->store;
+    if (wait_and_retry(bg, status)) {
+        return;
+    }
     bool hard = status != LIGHTQ_OK && job->failed < job->count &&
-                (job->failed < bg->hard_ops || job->ops[job->failed].kind == LQ_IO_SYNC_DIR);
+                (bg->op_next + job->failed < bg->hard_ops || job->ops[job->failed].kind == LQ_IO_SYNC_DIR);
     bg->busy = false;
     done(bg, status, hard, &job->err);
     clear(bg);
@@ -668,7 +690,10 @@ static void begin(struct lq_background *bg)
 
 static bool submit(struct lq_background *bg)
 {
-    bg->job = (struct lq_io_job){.ops = bg->ops, .count = (unsigned)bg->op_count, .cb = on_background_job, .data = bg};
+    bg->job = (struct lq_io_job){.ops = bg->op_next == 0 ? bg->ops : bg->ops + bg->op_next,
+                                 .count = (unsigned)(bg->op_count - bg->op_next),
+                                 .cb = on_background_job,
+                                 .data = bg};
     return bg->store->io->ops->submit(bg->store->io, &bg->job) == LIGHTQ_OK;
 }
 
@@ -696,10 +721,33 @@ static bool start_log(struct lq_background *bg, struct lq_rlog *log)
     return !is_soft(status);
 }
 
+void lq_background_end_wait(struct lq_store *store)
+{
+    struct lq_background *bg = store->background;
+    if (!bg->waits) {
+        return;
+    }
+    bg->waits = false;
+    if (!submit(bg)) { /* then it ends here: what it did is found at the next start */
+        drop_temporary(bg, LIGHTQ_ECANCELED);
+        bg->busy = false;
+    }
+}
+
 void lq_background_run(struct lq_store *store)
 {
     struct lq_background *bg = store->background;
     struct lq_rlog *log;
+    if (bg->wait_until_us != 0) {
+        if (lq_clock_monotonic_us(store->clock) < bg->wait_until_us) {
+            return;
+        }
+        bg->wait_until_us = 0;
+    }
+    if (bg->waits && !store->closing) {
+        bg->waits = !submit(bg);
+        return;
+    }
     while (!bg->busy && !store->closing && (log = TAILQ_FIRST(&store->background_logs)) != NULL) {
         TAILQ_REMOVE(&store->background_logs, log, background_link);
         log->background_queued = false;

@@ -1,5 +1,6 @@
 /* storage/flush.h - one flush: which logs take part, the program of disk operations, and what it holds until it is
- * done. Private to flush_job.c (makes it) and flusher.c (runs it and tells of it). Why: docs/adr/0004.
+ * done. Private to flush_plan.c (says what goes), flush_job.c
+ * (makes it) and flusher.c (runs it and tells of it). Why: docs/adr/0004.
  *
  * The order within a flush: new group directories synced; per log cut, install, allocate and write; the segments synced
  * (unless the journal carries the entries); the journal frame written and synced. */
@@ -83,11 +84,14 @@ struct lq_flush {
     uint64_t frame_entry_bytes;
     bool has_frame;
     bool use_journal;
+    bool left_out;      /* more files were to be written than one flush may: the rest goes with the next */
+    size_t file_count;  /* that entries are written to */
+    size_t dirty_count; /* of them, that become dirty */
     bool is_rotation;
     bool is_final;
     bool out_of_memory;
     bool is_telling;
-    bool waited_for_space;
+    bool has_waited; /* for space or a descriptor */
     uint64_t sequence;
     lq_file new_file; /* of a rotation */
     uint64_t new_number;
@@ -100,8 +104,12 @@ struct lq_flush *lq_flush_new(struct lq_store *store);
 /* Empties it for the next use; gives back what it holds. */
 void lq_flush_clear(struct lq_flush *flush);
 void lq_flush_free(struct lq_flush *flush);
+/* Fills parts with what waits and may go now: see LQ_FILES_DEFAULT for how much. (flush_plan.c) */
+void lq_flush_plan(struct lq_flush *flush);
+/* Whether the journal carries the entries, and whether there is a frame. (flush_plan.c) */
+void lq_flush_choose_path(struct lq_flush *flush);
 /* Makes the program for all that waits. False: there is nothing to do. out_of_memory: nothing of it may be used. Logs
- * whose files cannot be opened fail. */
+ * whose files cannot be opened fail, but for want of a descriptor: those stay as they are, and are tried again. */
 bool lq_flush_build(struct lq_flush *flush);
 /* Makes the program that begins a new journal file. False: it cannot be (the old one goes on). */
 bool lq_flush_build_rotation(struct lq_flush *flush);

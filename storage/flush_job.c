@@ -50,6 +50,9 @@ void lq_flush_clear(struct lq_flush *flush)
     flush->frame_entry_bytes = 0;
     flush->has_frame = false;
     flush->use_journal = false;
+    flush->left_out = false;
+    flush->file_count = 0;
+    flush->dirty_count = 0;
     flush->is_rotation = false;
     flush->is_final = false;
     flush->out_of_memory = false;
@@ -147,117 +150,6 @@ static void hold_slab(struct lq_flush *flush, struct lq_slab *slab)
         return;
     }
     flush->slabs[flush->slab_count++] = lq_slab_ref(slab);
-}
-
-/* ---- which logs, and what of them ---- */
-
-static size_t count_files(const struct lq_rlog *log, uint64_t first, uint64_t last)
-{
-    size_t from = 0;
-    size_t to = 0;
-    (void)lq_rlog_segment_at(log, first, &from);
-    (void)lq_rlog_segment_at(log, last, &to);
-    return to - from + 1;
-}
-
-static uint64_t count_bytes(const struct lq_rlog *log, uint64_t first, uint64_t last)
-{
-    uint64_t bytes = 0;
-    for (uint64_t i = first; i <= last; i++) {
-        bytes += lq_ring_at(&log->ring, i)->size;
-    }
-    return bytes;
-}
-
-/* What of @log can go with this flush. False: nothing. */
-static bool plan(struct lq_rlog *log, struct lq_part *part)
-{
-    *part = (struct lq_part){.log = log, .first = 1};
-    if (log->destroyed) {
-        part->destroy = !log->destroy_durable;
-        return part->destroy;
-    }
-    if (log->health != LQ_RLOG_HEALTHY) {
-        return false;
-    }
-    part->create = !log->created;
-    if (log->vote_sequence > log->vote_submitted) {
-        part->vote_sequence = log->vote_sequence;
-        part->term = log->term;
-        part->voted_for = log->voted_for;
-    }
-    part->cut_begin = log->cut_step == LQ_CUT_BEGIN;
-    part->cut_do = log->cut_step == LQ_CUT_DO && !log->background_busy;
-    part->cut_index = log->cut_index;
-    part->install_begin = log->install_step == LQ_INSTALL_BEGIN;
-    part->install_do = log->install_step == LQ_INSTALL_DO && !log->background_busy;
-    part->install_index = log->install.next_index - 1;
-    part->install_number = log->install.install;
-    part->trim = log->trim_wanted;
-    part->trim_to = log->trim_to;
-    bool blocked = log->cut_step != LQ_CUT_NONE || log->install_step != LQ_INSTALL_NONE;
-    if (log->last > log->submitted && !blocked) {
-        part->first = log->submitted + 1;
-        part->last = log->last;
-        part->bytes = count_bytes(log, part->first, part->last);
-        part->file_count = count_files(log, part->first, part->last);
-    }
-    return part->create || part->vote_sequence != 0 || part->cut_begin || part->cut_do || part->install_begin ||
-           part->install_do || part->trim || part->last >= part->first;
-}
-
-static void plan_all(struct lq_flush *flush)
-{
-    struct lq_rlog *log;
-    struct lq_rlog *next;
-    for (log = TAILQ_FIRST(&flush->store->dirty); log != NULL; log = next) {
-        next = TAILQ_NEXT(log, dirty_link);
-        if (!lq_rlog_has_pending(log)) {
-            TAILQ_REMOVE(&flush->store->dirty, log, dirty_link);
-            log->is_dirty = false;
-            continue;
-        }
-        if (!lq_array_reserve((void **)&flush->parts, &flush->part_capacity, flush->part_count + 1,
-                              sizeof *flush->parts)) {
-            flush->out_of_memory = true;
-            return;
-        }
-        if (plan(log, &flush->parts[flush->part_count])) {
-            flush->part_count++;
-        }
-    }
-}
-
-static bool has_records(const struct lq_part *part)
-{
-    return part->create || part->destroy || part->vote_sequence != 0 || part->cut_begin || part->cut_do ||
-           part->install_begin || part->install_do || part->trim;
-}
-
-/* Whether the journal carries the entries, and whether there is a frame. */
-static void choose_path(struct lq_flush *flush)
-{
-    const struct lq_store *store = flush->store;
-    size_t files = 0;
-    size_t logs = 0;
-    uint64_t bytes = 0;
-    bool records = flush->is_final;
-    for (size_t i = 0; i < flush->part_count; i++) {
-        const struct lq_part *part = &flush->parts[i];
-        records = records || has_records(part);
-        if (part->last >= part->first) {
-            logs++;
-            files += part->file_count;
-            bytes += part->bytes;
-        }
-    }
-    if (!TAILQ_EMPTY(&store->watermarks)) {
-        uint64_t age = lq_clock_monotonic_us(store->clock) - store->watermark_since_us;
-        records = records || store->flushes_since_frame + 1 >= LQ_WATERMARK_FLUSHES_MAX || age >= LQ_WATERMARK_US_MAX;
-    }
-    bool small = logs > 0 && bytes / logs <= store->options.journal_payload_max;
-    flush->use_journal = small && (files > store->options.sync_files_max || records);
-    flush->has_frame = flush->use_journal || records;
 }
 
 /* ---- operations of one log ---- */
@@ -420,6 +312,13 @@ static void build_write(struct lq_flush *flush, int number, struct lq_segment *s
     }
 }
 
+/* Whether what was written last may stay without a sync of its own: its file must then stay open, for the error of a
+ * sync is told to files that were open when it happened. */
+static bool may_leave_dirty(const struct lq_flush *flush)
+{
+    return flush->store->dirty_segment_count + flush->dirty_count <= flush->store->options.files_max / 2;
+}
+
 static lightq_status build_entries(struct lq_flush *flush, int number, struct lq_err *err)
 {
     struct lq_part *part = &flush->parts[number];
@@ -435,6 +334,7 @@ static lightq_status build_entries(struct lq_flush *flush, int number, struct lq
             return status;
         }
         hold_segment(flush, segment);
+        flush->dirty_count += !segment->dirty;
         uint64_t last = segment->last < part->last ? segment->last : part->last;
         if (segment->allocated == 0) {
             build_header(flush, number, segment);
@@ -444,7 +344,7 @@ static lightq_status build_entries(struct lq_flush *flush, int number, struct lq
     }
     part->iov_to = flush->iov_count;
     part->held_to = flush->held_count;
-    part->journaled = flush->use_journal;
+    part->journaled = flush->use_journal && may_leave_dirty(flush);
     return LIGHTQ_OK;
 }
 
@@ -478,9 +378,18 @@ static void build_part(struct lq_flush *flush, int number)
     if (part->last >= part->first && status == LIGHTQ_OK) {
         status = build_entries(flush, number, &err);
     }
-    if (status != LIGHTQ_OK) { /* its file cannot be opened: only this log is concerned */
-        flush->op_count = ops;
-        flush->note_count = notes;
+    if (status == LIGHTQ_OK) {
+        return;
+    }
+    flush->op_count = ops; /* its file cannot be opened: only this log is concerned */
+    flush->note_count = notes;
+    if (status == LIGHTQ_ELIMIT) {
+        part->cut_do = false; /* votes and the like go all the same */
+        part->synced_directory = false;
+        part->first = 1;
+        part->last = 0;
+        lq_store_short_of_files(flush->store, &err);
+    } else {
         part->failed = true;
         lq_rlog_fail(part->log, status, &err);
     }
@@ -616,12 +525,12 @@ static void patch_iovs(struct lq_flush *flush)
 bool lq_flush_build(struct lq_flush *flush)
 {
     if (!flush->is_final) {
-        plan_all(flush);
+        lq_flush_plan(flush);
     }
     if (flush->out_of_memory) {
         return true;
     }
-    choose_path(flush);
+    lq_flush_choose_path(flush);
     if (flush->part_count == 0 && (!flush->has_frame || TAILQ_EMPTY(&flush->store->watermarks))) {
         return false;
     }
@@ -700,9 +609,14 @@ bool lq_flush_build_rotation(struct lq_flush *flush)
 
 /* ---- taking it out of what waits ---- */
 
-static void commit_part(struct lq_part *part)
+/* @left_out: those that had their turn wait behind those that had not. */
+static void commit_part(struct lq_part *part, bool left_out)
 {
     struct lq_rlog *log = part->log;
+    if (left_out && log->is_dirty && part->last >= part->first) {
+        TAILQ_REMOVE(&log->store->dirty, log, dirty_link);
+        TAILQ_INSERT_TAIL(&log->store->dirty, log, dirty_link);
+    }
     if (part->vote_sequence != 0) {
         log->vote_submitted = part->vote_sequence;
     }
@@ -723,11 +637,14 @@ void lq_flush_commit(struct lq_flush *flush)
     for (size_t i = 0; i < flush->part_count; i++) {
         flush->parts[i].log->pins++;
         if (!flush->parts[i].failed) {
-            commit_part(&flush->parts[i]);
+            commit_part(&flush->parts[i], flush->left_out);
         }
     }
     for (size_t i = 0; i < flush->mark_count; i++) {
         flush->marks[i].log->pins++;
+    }
+    if (flush->left_out) {
+        flush->store->follow_up = true;
     }
 }
 

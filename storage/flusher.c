@@ -8,7 +8,7 @@
 #include "client/base/log.h"
 #include "storage/flush.h"
 
-#define SPACE_RETRY_US 200000
+#define RETRY_US 200000 /* of what waits for space or a descriptor */
 
 static void on_flush_job(struct lq_io_job *job, lightq_status status);
 
@@ -37,7 +37,7 @@ static struct lq_flush *idle_flush(struct lq_store *store)
 
 static void begin(struct lq_store *store, struct lq_flush *flush)
 {
-    flush->waited_for_space = false;
+    flush->has_waited = false;
     if (flush->out_of_memory || submit_from(flush, 0) != LIGHTQ_OK) {
         if (flush->new_file != LQ_FILE_NONE) {
             char path[LQ_PATH_BYTES];
@@ -69,7 +69,7 @@ static void retry_starved(struct lq_store *store)
         return;
     }
     store->starved = submit_from(flush, flush->op_next) == LIGHTQ_OK ? NULL : flush;
-    store->starved_until_us = now_us + SPACE_RETRY_US;
+    store->starved_until_us = now_us + RETRY_US;
 }
 
 void lq_flush_end_wait(struct lq_store *store)
@@ -78,6 +78,24 @@ void lq_flush_end_wait(struct lq_store *store)
     store->starved = NULL;
     if (flush != NULL && submit_from(flush, flush->op_next) != LIGHTQ_OK) {
         on_flush_job(&flush->job, LIGHTQ_ECANCELED);
+    }
+}
+
+void lq_store_short_of_files(struct lq_store *store, const struct lq_err *err)
+{
+    if (store->files_short_until_us == 0) {
+        lq_log(ERROR, "no descriptor for a file: it is tried again", "shard", store->options.shard, "reason",
+               err->text);
+    }
+    store->files_short_until_us = lq_clock_monotonic_us(store->clock) + LQ_FILES_RETRY_US;
+}
+
+/* A flush was built: had it met a want of descriptors, they would be short until later. */
+static void note_files(struct lq_store *store)
+{
+    if (store->files_short_until_us != 0 && lq_clock_monotonic_us(store->clock) >= store->files_short_until_us) {
+        lq_log(INFO, "there are descriptors again", "shard", store->options.shard);
+        store->files_short_until_us = 0;
     }
 }
 
@@ -99,6 +117,7 @@ void lq_store_flush(struct lq_store *store)
     }
     if (!store->journal_failed && !something) {
         something = lq_flush_build(flush);
+        note_files(store);
     }
     if (something || !TAILQ_EMPTY(&store->failures)) { /* telling needs a job, if only an empty one */
         begin(store, flush);
@@ -161,23 +180,28 @@ static bool shrink(struct lq_flush *flush, size_t op, lightq_status status)
     return true;
 }
 
-/* True when the operation did not happen for want of space, and may later: it waits. What a write has left behind is
- * written again as it is. A sync that fails so has lost data, like any other. */
-static bool wait_for_space(struct lq_flush *flush, size_t op, lightq_status status)
+/* True when the operation did not happen for want of space, or of a descriptor, and may later: it waits. What a write
+ * has left behind is written again as it is. A sync that fails so has lost data, like any other; that of a directory
+ * has not begun when the directory could not be opened. */
+static bool wait_and_retry(struct lq_flush *flush, size_t op, lightq_status status)
 {
     struct lq_store *store = flush->store;
     enum lq_io_kind kind = flush->ops[op].kind;
-    if (status != LIGHTQ_ENOSPC || store->closing || (kind != LQ_IO_WRITE && kind != LQ_IO_ALLOCATE)) {
+    bool no_space = status == LIGHTQ_ENOSPC && (kind == LQ_IO_WRITE || kind == LQ_IO_ALLOCATE);
+    bool no_files = status == LIGHTQ_ELIMIT && kind == LQ_IO_SYNC_DIR;
+    if (store->closing || (!no_space && !no_files)) {
         return false;
     }
-    if (!flush->waited_for_space) {
-        lq_log(ERROR, "the disk is full: nothing is stored until there is space", "shard", store->options.shard,
-               "reason", flush->job.err.text);
+    if (!flush->has_waited) {
+        lq_log(ERROR,
+               no_space ? "the disk is full: nothing is stored until there is space"
+                        : "no descriptor for a directory: nothing is stored until there is one",
+               "shard", store->options.shard, "reason", flush->job.err.text);
     }
-    flush->waited_for_space = true;
+    flush->has_waited = true;
     flush->op_next = op;
     store->starved = flush;
-    store->starved_until_us = lq_clock_monotonic_us(store->clock) + SPACE_RETRY_US;
+    store->starved_until_us = lq_clock_monotonic_us(store->clock) + RETRY_US;
     return true;
 }
 
@@ -192,7 +216,7 @@ static bool recover_job(struct lq_flush *flush, lightq_status status)
     size_t next = op + 1;
     if (shrink(flush, op, status)) {
         next = flush->ops[op].size == 0 ? op + 1 : op;
-    } else if (wait_for_space(flush, op, status)) {
+    } else if (wait_and_retry(flush, op, status)) {
         return true;
     } else if (part != LQ_NOTE_STORE) {
         lq_rlog_fail(flush->parts[part].log, status, &flush->job.err);
@@ -276,8 +300,9 @@ static void finish_entries(struct lq_flush *flush, struct lq_part *part)
         log->durable = log->flight_last;
     }
     log->flight_last = 0;
-    if (part->file_count > 1 || flush->held[part->held_from]->closed) {
-        lq_rlog_mark_background(log); /* a segment is full */
+    bool is_full = part->file_count > 1 || flush->held[part->held_from]->closed;
+    if (is_full || store->dirty_segment_count > store->options.files_max / 4) {
+        lq_rlog_mark_background(log); /* to be sealed, or synced so that its file can be closed */
     }
 }
 
@@ -429,8 +454,9 @@ static void rotation_failed(struct lq_flush *flush, lightq_status status)
     store->io->ops->close(store->io, flush->new_file);
     lq_path_journal(path, store->dir, store->options.shard, flush->new_number);
     lq_disk_unlink_try(store->io, path);
-    if (status == LIGHTQ_ENOSPC) {
-        lq_log(WARN, "no space for a new journal file: the old one grows on", "shard", store->options.shard);
+    if (status == LIGHTQ_ENOSPC || status == LIGHTQ_ELIMIT) {
+        lq_log(WARN, "no space, or no descriptor, for a new journal file: the old one grows on", "shard",
+               store->options.shard);
         store->rotate_at = store->journal.position + store->options.journal_bytes / 8;
     } else if (status != LIGHTQ_ECANCELED) {
         lq_store_fail_all(store, status, &flush->job.err);
@@ -512,8 +538,8 @@ static void on_flush_job(struct lq_io_job *job, lightq_status status)
             rotation_failed(flush, status);
         }
     } else if (status == LIGHTQ_OK) {
-        if (flush->waited_for_space) {
-            lq_log(INFO, "the disk has space again", "shard", store->options.shard);
+        if (flush->has_waited) {
+            lq_log(INFO, "what waited is stored", "shard", store->options.shard);
         }
         finish(flush);
     } else {

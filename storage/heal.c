@@ -189,7 +189,7 @@ static lightq_status heal_open_segment(struct lq_replay *replay, struct lq_heal 
         clean = clean || segment->allocated <= segment->length; /* it ends with what was written now */
         segment->allocated = segment->allocated > segment->length ? segment->allocated : segment->length;
     }
-    bool many = store->open_segment_count > LQ_SEGMENTS_DIRTY_AT_START_MAX;
+    bool many = store->dirty_segment_count >= store->options.files_max / 2;
     *synced = !covered || !clean || (heal->is_unfinished && is_last) || (rewrite && (is_empty || many));
     if (*synced && status == LIGHTQ_OK) {
         return finish_segment(replay, segment, err);

@@ -22,7 +22,7 @@ typedef int32_t lq_file;
 #define LQ_FILE_NONE (-1)
 
 enum lq_open_mode {
-    LQ_OPEN_READ,   /* must exist */
+    LQ_OPEN_READ,   /* must exist; for what is closed again at once: some are always to be had */
     LQ_OPEN_WRITE,  /* must exist; read and write */
     LQ_OPEN_CREATE, /* must not exist; read and write */
     LQ_OPEN_DIRECT, /* must exist; only to read, from the medium itself and not from the page cache where the file
@@ -74,8 +74,9 @@ struct lq_io_stat {
 typedef void (*lq_io_list_cb)(void *data, const char *name, bool is_dir);
 
 /* Paths are relative to the io's root, with single '/' between names; "" is the root itself; "." and ".." are refused
- * (EINVAL). Statuses come from errno values (client/base/err.h): ENOTFOUND, EEXISTS, ENOSPC, EAUTH, ENOMEM, else EIO
- * (a directory that is not empty, a directory where a file should be, a handle that is not open). */
+ * (EINVAL). Statuses come from errno values (client/base/err.h): ENOTFOUND, EEXISTS, ENOSPC, EAUTH, ENOMEM, ELIMIT (no
+ * descriptor for an open, a list or a directory's sync: nothing was done), else EIO (a directory that is not empty, a
+ * directory where a file should be, a handle that is not open). */
 struct lq_io_ops {
     lightq_status (*open)(struct lq_io *io, const char *path, enum lq_open_mode mode, lq_file *file,
                           struct lq_err *err);

@@ -39,6 +39,7 @@ struct io_uv {
     uv_loop_t *loop;
     uv_timer_t timer; /* never started: its closing makes the close callback come later */
     struct lq_uv_root root;
+    _Atomic int spares[LQ_UV_SPARES];
     int lock_fd;
 
     struct lq_uv_slot *chunks[CHUNKS];
@@ -140,7 +141,7 @@ static void uv_close_file(struct lq_io *io, lq_file file)
 {
     struct lq_uv_slot *slot = slot_find(uv_of(io), file);
     if (slot != NULL) {
-        lq_uv_slot_close(slot);
+        lq_uv_slot_close(&uv_of(io)->root, slot);
     }
 }
 
@@ -209,7 +210,7 @@ static void work_release(const struct work *work)
     for (unsigned i = 0; i < work->valid; i++) {
         const struct lq_io_op *op = &work->job->ops[i];
         if (names_file(op->kind)) {
-            lq_uv_slot_release(slot_at(work->uv, (size_t)op->file & ((1u << SLOT_BITS) - 1)));
+            lq_uv_slot_release(&work->uv->root, slot_at(work->uv, (size_t)op->file & ((1u << SLOT_BITS) - 1)));
         }
     }
 }
@@ -239,7 +240,7 @@ static void destroy(struct io_uv *uv)
 {
     for (size_t i = 0; i < uv->chunk_count * CHUNK_SLOTS; i++) {
         if (atomic_load(&slot_at(uv, i)->is_used)) {
-            lq_uv_slot_close(slot_at(uv, i));
+            lq_uv_slot_close(&uv->root, slot_at(uv, i));
         }
     }
     for (size_t i = 0; i < uv->chunk_count; i++) {
@@ -253,6 +254,7 @@ static void destroy(struct io_uv *uv)
     if (uv->lock_fd >= 0) {
         close(uv->lock_fd);
     }
+    lq_uv_spares_close(&uv->root);
     close(uv->root.fd);
     free(uv->root.path);
     free(uv);
@@ -381,6 +383,10 @@ lightq_status lq_io_uv_new(uv_loop_t *loop, const char *root, const struct lq_io
     uv->loop = loop;
     uv->lock_fd = -1;
     uv->root.without_fallocate = options->without_fallocate;
+    uv->root.spares = uv->spares;
+    for (unsigned i = 0; i < LQ_UV_SPARES; i++) {
+        atomic_init(&uv->spares[i], -1);
+    }
     lightq_status status = LIGHTQ_OK;
     uv->root.path = strdup(root);
     if (uv->root.path == NULL) {
@@ -393,6 +399,7 @@ lightq_status lq_io_uv_new(uv_loop_t *loop, const char *root, const struct lq_io
         free(uv);
         return status;
     }
+    lq_uv_spares_fill(&uv->root);
     if (loop != NULL) {
         int result = uv_timer_init(loop, &uv->timer);
         assert(result == 0); /* it always is */

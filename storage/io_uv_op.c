@@ -34,23 +34,69 @@ static const char *dir_name(const char *path)
     return path[0] == '\0' ? "." : path;
 }
 
+/* ---- spare descriptors ---- */
+
+static bool is_limit(int errnum)
+{
+    return errnum == EMFILE || errnum == ENFILE;
+}
+
+void lq_uv_spares_fill(const struct lq_uv_root *root)
+{
+    for (unsigned i = 0; i < LQ_UV_SPARES; i++) {
+        int none = -1;
+        if (atomic_load(&root->spares[i]) >= 0) {
+            continue;
+        }
+        int fd = fcntl(root->fd, F_DUPFD_CLOEXEC, 0);
+        if (fd >= 0 && !atomic_compare_exchange_strong(&root->spares[i], &none, fd)) {
+            close(fd);
+        }
+    }
+}
+
+void lq_uv_spares_close(const struct lq_uv_root *root)
+{
+    for (unsigned i = 0; i < LQ_UV_SPARES; i++) {
+        int fd = atomic_exchange(&root->spares[i], -1);
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+}
+
+/* Opens what is closed again at once. */
+static int open_shortly(const struct lq_uv_root *root, const char *path, int flags)
+{
+    int fd = openat(root->fd, path, flags);
+    for (unsigned i = 0; i < LQ_UV_SPARES && fd < 0 && is_limit(errno); i++) {
+        int spare = atomic_exchange(&root->spares[i], -1);
+        if (spare >= 0) {
+            close(spare);
+            fd = openat(root->fd, path, flags);
+        }
+    }
+    return fd;
+}
+
 /* ---- slots ---- */
 
-void lq_uv_slot_release(struct lq_uv_slot *slot)
+void lq_uv_slot_release(const struct lq_uv_root *root, struct lq_uv_slot *slot)
 {
     if (atomic_fetch_sub(&slot->references, 1) > 1) {
         return;
     }
     close(slot->fd); /* its errors mean nothing: what matters was synced */
+    lq_uv_spares_fill(root);
     free(slot->path);
     slot->path = NULL;
     atomic_store(&slot->is_used, false); /* last: from here on the loop's thread may take the slot */
 }
 
-void lq_uv_slot_close(struct lq_uv_slot *slot)
+void lq_uv_slot_close(const struct lq_uv_root *root, struct lq_uv_slot *slot)
 {
     if (!atomic_exchange(&slot->is_closed, true)) {
-        lq_uv_slot_release(slot);
+        lq_uv_slot_release(root, slot);
     }
 }
 
@@ -185,14 +231,14 @@ lightq_status lq_uv_open(const struct lq_uv_root *root, const char *path, enum l
         flags |= O_RDONLY | O_DIRECT;
         break;
     }
-    *fd = openat(root->fd, path, flags, FILE_MODE);
+    *fd = mode == LQ_OPEN_READ ? open_shortly(root, path, flags) : openat(root->fd, path, flags, FILE_MODE);
     if (*fd < 0 && errno == EINVAL && mode == LQ_OPEN_DIRECT) { /* as tmpfs says */
         *fd = openat(root->fd, path, flags & ~O_DIRECT, FILE_MODE);
     }
     if (*fd < 0) {
-        bool is_limit = errno == EMFILE || errno == ENFILE;
         return lq_err_from_errno(err, errno, "%s%s %s/%s",
-                                 is_limit ? "raise the limit of open files (ulimit -n): " : "", verb, root->path, path);
+                                 is_limit(errno) ? "raise the limit of open files (ulimit -n): " : "", verb, root->path,
+                                 path);
     }
     int errnum = regular_check(*fd);
     if (errnum != 0) {
@@ -274,7 +320,7 @@ lightq_status lq_uv_list(const struct lq_uv_root *root, const char *path, lq_io_
     if (status != LIGHTQ_OK) {
         return status;
     }
-    int fd = openat(root->fd, dir_name(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_shortly(root, dir_name(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (dir == NULL) {
         int errnum = errno;
@@ -285,6 +331,7 @@ lightq_status lq_uv_list(const struct lq_uv_root *root, const char *path, lq_io_
     }
     int errnum = list_entries(dir, cb, data);
     closedir(dir);
+    lq_uv_spares_fill(root);
     return errnum == 0 ? LIGHTQ_OK : lq_err_from_errno(err, errnum, "list %s/%s", root->path, path);
 }
 
@@ -450,7 +497,7 @@ static lightq_status file_op(const struct lq_uv_root *root, struct lq_uv_slot *s
         return fdatasync(slot->fd) == 0 ? LIGHTQ_OK
                                         : lq_err_from_errno(err, errno, "sync %s/%s", root->path, slot->path);
     default: /* LQ_IO_CLOSE */
-        lq_uv_slot_close(slot);
+        lq_uv_slot_close(root, slot);
         return LIGHTQ_OK;
     }
 }
@@ -484,7 +531,7 @@ static lightq_status do_sync_dir(const struct lq_uv_root *root, const struct lq_
     if (status != LIGHTQ_OK) {
         return status;
     }
-    int fd = openat(root->fd, dir_name(op->path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_shortly(root, dir_name(op->path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return lq_err_from_errno(err, errno, "open directory %s/%s", root->path, op->path);
     }
@@ -492,6 +539,7 @@ static lightq_status do_sync_dir(const struct lq_uv_root *root, const struct lq_
         status = lq_err_from_errno(err, errno, "sync directory %s/%s", root->path, op->path);
     }
     close(fd);
+    lq_uv_spares_fill(root);
     return status;
 }
 

@@ -7,10 +7,15 @@
 
 #include "storage/io.h"
 
+#define LQ_UV_SPARES 2
+
 struct lq_uv_root {
     int fd;
     char *path; /* for texts; owned by io_uv.c */
     bool without_fallocate;
+    /* Descriptors held for when there are no others: what is opened and closed again at once then takes the place of
+     * one, on any thread. -1: taken. */
+    _Atomic int *spares; /* LQ_UV_SPARES; owned by io_uv.c */
 };
 
 /* An open file. All but the atomics are written on the loop's thread while the slot is not used, and do not change
@@ -26,8 +31,12 @@ struct lq_uv_slot {
 };
 
 /* Ends the handle; a second time does nothing. */
-void lq_uv_slot_close(struct lq_uv_slot *slot);
-void lq_uv_slot_release(struct lq_uv_slot *slot);
+void lq_uv_slot_close(const struct lq_uv_root *root, struct lq_uv_slot *slot);
+void lq_uv_slot_release(const struct lq_uv_root *root, struct lq_uv_slot *slot);
+
+/* Puts spare descriptors where some are missing, if there are any to be had. */
+void lq_uv_spares_fill(const struct lq_uv_root *root);
+void lq_uv_spares_close(const struct lq_uv_root *root);
 
 lightq_status lq_uv_root_open(struct lq_uv_root *root, bool create, struct lq_err *err) LQ_MUST_CHECK;
 lightq_status lq_uv_lock(const struct lq_uv_root *root, int *fd, struct lq_err *err) LQ_MUST_CHECK;

@@ -237,12 +237,18 @@ static lightq_status read_disk(struct lq_read_op *op)
     struct lq_rlog *log = op->log;
     struct lq_segment *segment = lq_rlog_segment_at(log, op->read->index, NULL);
     assert(segment != NULL);
+    if (segment->file == LQ_FILE_NONE && !lq_segments_may_read(op->store)) {
+        return LIGHTQ_EBUSY;
+    }
     lightq_status status = lq_segment_open(log, segment, false, NULL);
     if (status == LIGHTQ_OK && segment->points_dropped) {
         status = lq_segment_load_points(log, segment, NULL);
         if (status == LIGHTQ_ECORRUPT) { /* the index is gone or bad: from the segment's begin, then */
             status = LIGHTQ_OK;
         }
+    }
+    if (status == LIGHTQ_ELIMIT) {
+        return LIGHTQ_EBUSY;
     }
     if (status != LIGHTQ_OK) {
         return status == LIGHTQ_ENOTFOUND ? LIGHTQ_ECORRUPT : status;

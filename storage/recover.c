@@ -58,7 +58,7 @@ static lightq_status no_memory(struct walk *walk)
 /* Of a file of this log: what is wrong with the whole shard stays an error, the rest is this log's damage. */
 static lightq_status of_file(struct walk *walk, lightq_status status, const struct lq_err *reason)
 {
-    if (status == LIGHTQ_EVERSION || status == LIGHTQ_EIDENTITY || status == LIGHTQ_ENOMEM) {
+    if (status == LIGHTQ_EVERSION || status == LIGHTQ_EIDENTITY || status == LIGHTQ_ENOMEM || status == LIGHTQ_ELIMIT) {
         return lq_err_set(walk->err, status, "%s", reason->text);
     }
     return status == LIGHTQ_OK ? LIGHTQ_OK : judge_damaged(walk, "%s", reason->text);
@@ -158,7 +158,8 @@ static lightq_status judge_install(struct walk *walk)
         }
         walk->checkpoint_count = 1;
         walk->checkpoints[0] = journal->trim + 1;
-    } else if (status == LIGHTQ_EVERSION || status == LIGHTQ_EIDENTITY || status == LIGHTQ_ENOMEM) {
+    } else if (status == LIGHTQ_EVERSION || status == LIGHTQ_EIDENTITY || status == LIGHTQ_ENOMEM ||
+               status == LIGHTQ_ELIMIT) {
         return of_file(walk, status, &reason);
     }
     journal->install_index = 0;

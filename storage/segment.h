@@ -24,7 +24,7 @@
 #define LQ_SEGMENT_VERSION      1
 #define LQ_SEGMENT_AHEAD_FIRST  (64u * 1024)
 #define LQ_SEGMENT_AHEAD_MAX    (16u * 1024 * 1024)
-#define LQ_SEGMENT_OPEN_MAX     256 /* files of a store kept open though nothing needs them at the moment */
+#define LQ_SEGMENT_OPEN_MAX     256 /* files of a store kept open though nothing needs them, at most */
 
 /* A sparse position in a segment: where the entry @index begins. */
 struct lq_point {

@@ -6,15 +6,12 @@
 
 #include "storage/store_private.h"
 
-/* Closes files that nobody uses until the bound holds; with the file of a sealed segment go its points. */
-static void open_segments_shrink(struct lq_store *store)
+/* Closes files that nobody uses until at most @most are open; with the file of a sealed segment go its points. */
+static void open_segments_shrink(struct lq_store *store, size_t most)
 {
     struct lq_segment *segment = TAILQ_FIRST(&store->open_segments);
-    while (segment != NULL && store->open_segment_count > LQ_SEGMENT_OPEN_MAX) {
+    while (segment != NULL && store->open_segment_count > most) {
         struct lq_segment *next = TAILQ_NEXT(segment, open_link);
-        if (next == NULL) {
-            return; /* the one just opened */
-        }
         if (segment->pins == 0 && segment->indexed && segment->closed) {
             free(segment->points);
             free(segment->changes);
@@ -33,6 +30,39 @@ static void open_segments_shrink(struct lq_store *store)
     }
 }
 
+/* Closes what nobody uses, down to what may stay open, less the one that is opened next. */
+static void make_room(struct lq_store *store)
+{
+    size_t idle_max = store->options.files_max / 4;
+    open_segments_shrink(store, (idle_max < LQ_SEGMENT_OPEN_MAX ? idle_max : LQ_SEGMENT_OPEN_MAX) - 1);
+}
+
+bool lq_segments_may_read(struct lq_store *store)
+{
+    make_room(store);
+    return store->open_segment_count < store->options.files_max / 4 * 3;
+}
+
+/* Without a descriptor those that nobody uses are given up. */
+static lightq_status open_file(struct lq_store *store, const char *path, enum lq_open_mode mode, lq_file *file,
+                               struct lq_err *err)
+{
+    make_room(store);
+    if (store->open_segment_count >= store->options.files_max) {
+        return lq_err_set(err, LIGHTQ_ELIMIT, "%s: %zu files are open and in use, which is the most", path,
+                          store->open_segment_count);
+    }
+    size_t before = store->open_segment_count;
+    lightq_status status = lq_disk_open(store->io, path, mode, file, err);
+    if (status == LIGHTQ_ELIMIT) {
+        open_segments_shrink(store, 0);
+        if (store->open_segment_count < before) {
+            status = lq_disk_open(store->io, path, mode, file, err);
+        }
+    }
+    return status;
+}
+
 lightq_status lq_segment_open(struct lq_rlog *log, struct lq_segment *segment, bool create, struct lq_err *err)
 {
     struct lq_store *store = log->store;
@@ -43,7 +73,7 @@ lightq_status lq_segment_open(struct lq_rlog *log, struct lq_segment *segment, b
     }
     char path[LQ_PATH_BYTES];
     lq_path_numbered(path, log->dir, segment->first, ".log");
-    lightq_status status = lq_disk_open(store->io, path, create ? LQ_OPEN_CREATE : LQ_OPEN_WRITE, &segment->file, err);
+    lightq_status status = open_file(store, path, create ? LQ_OPEN_CREATE : LQ_OPEN_WRITE, &segment->file, err);
     if (status != LIGHTQ_OK) {
         segment->file = LQ_FILE_NONE;
         return status;
@@ -55,7 +85,6 @@ lightq_status lq_segment_open(struct lq_rlog *log, struct lq_segment *segment, b
     }
     TAILQ_INSERT_TAIL(&store->open_segments, segment, open_link);
     store->open_segment_count++;
-    open_segments_shrink(store);
     return LIGHTQ_OK;
 }
 
@@ -96,9 +125,11 @@ void lq_segment_set_dirty(struct lq_rlog *log, struct lq_segment *segment, bool 
     segment->dirty = dirty;
     if (dirty) {
         log->dirty_count++;
+        log->store->dirty_segment_count++;
         lq_segment_pin(log->store, segment);
     } else {
         log->dirty_count--;
+        log->store->dirty_segment_count--;
         lq_segment_unpin(log->store, segment);
     }
 }
@@ -150,13 +181,13 @@ lightq_status lq_segment_load_points(struct lq_rlog *log, struct lq_segment *seg
 }
 
 /* Reads forward from the point before @index. */
-static lightq_status scan_to(struct lq_rlog *log, struct lq_segment *segment, uint64_t index, uint64_t *position,
-                             struct lq_entry *entry, struct lq_err *err)
+static lightq_status scan_to(struct lq_rlog *log, const struct lq_segment *segment, lq_file file, uint64_t index,
+                             uint64_t *position, struct lq_entry *entry, struct lq_err *err)
 {
     const struct lq_point point = lq_segment_point_before(segment, index);
     struct lq_scan scan;
     uint64_t at = point.position;
-    lightq_status status = lq_scan_init(&scan, log->store->io, segment->file, err);
+    lightq_status status = lq_scan_init(&scan, log->store->io, file, err);
     if (status != LIGHTQ_OK) {
         return status;
     }
@@ -181,6 +212,22 @@ static lightq_status scan_to(struct lq_rlog *log, struct lq_segment *segment, ui
     return status;
 }
 
+/* Through a file that is closed again at once: there are descriptors for those. */
+static lightq_status locate_shortly(struct lq_rlog *log, const struct lq_segment *segment, uint64_t index,
+                                    uint64_t *position, struct lq_entry *entry, struct lq_err *err)
+{
+    struct lq_io *io = log->store->io;
+    char path[LQ_PATH_BYTES];
+    lq_file file;
+    lq_path_numbered(path, log->dir, segment->first, ".log");
+    lightq_status status = lq_disk_open(io, path, LQ_OPEN_READ, &file, err);
+    if (status == LIGHTQ_OK) {
+        status = scan_to(log, segment, file, index, position, entry, err);
+        io->ops->close(io, file);
+    }
+    return status;
+}
+
 lightq_status lq_segment_locate(struct lq_rlog *log, struct lq_segment *segment, uint64_t index, uint64_t *position,
                                 struct lq_entry *entry, struct lq_err *err)
 {
@@ -192,15 +239,18 @@ lightq_status lq_segment_locate(struct lq_rlog *log, struct lq_segment *segment,
         entry->payload = NULL;
         return status;
     }
-    lightq_status status = lq_segment_open(log, segment, false, err);
-    if (status == LIGHTQ_OK && segment->points_dropped) {
-        status = lq_segment_load_points(log, segment, err);
+    lightq_status status = segment->points_dropped ? lq_segment_load_points(log, segment, err) : LIGHTQ_OK;
+    if (status == LIGHTQ_OK) {
+        status = lq_segment_open(log, segment, false, err);
+    }
+    if (status == LIGHTQ_ELIMIT) { /* a cut cannot wait */
+        return locate_shortly(log, segment, index, position, entry, err);
     }
     if (status != LIGHTQ_OK) {
         return status;
     }
     lq_segment_pin(log->store, segment);
-    status = scan_to(log, segment, index, position, entry, err);
+    status = scan_to(log, segment, segment->file, index, position, entry, err);
     lq_segment_unpin(log->store, segment);
     return status;
 }

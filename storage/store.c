@@ -263,6 +263,8 @@ lightq_status lq_store_take_options(struct lq_store *store, const struct lq_stor
     own->index_stride = own->index_stride != 0 ? own->index_stride : LQ_INDEX_STRIDE_DEFAULT;
     own->sync_files_max = own->sync_files_max != 0 ? own->sync_files_max : LQ_SYNC_FILES_DEFAULT;
     own->journal_payload_max = own->journal_payload_max != 0 ? own->journal_payload_max : LQ_JOURNAL_PAYLOAD_DEFAULT;
+    own->files_max = own->files_max != 0 ? own->files_max : LQ_FILES_DEFAULT;
+    own->files_max = own->files_max > LQ_FILES_MIN ? own->files_max : LQ_FILES_MIN;
     own->scrub_interval_ms = own->scrub_interval_ms != 0 ? own->scrub_interval_ms : LQ_SCRUB_INTERVAL_MS_DEFAULT;
     store->cache.bytes_max = own->cache_bytes;
     return LIGHTQ_OK;
@@ -369,6 +371,7 @@ void lq_store_close(struct lq_store *store, void (*cb)(void *data), void *data)
     store->close_cb = cb;
     store->close_data = data;
     lq_flush_end_wait(store);
+    lq_background_end_wait(store);
     lq_store_maybe_closed(store);
 }
 

@@ -8,6 +8,7 @@
  *
  * A failed write or sync is final: the log (or, when it was the journal, every log of the shard) fails and takes
  * nothing more until the process starts again. ENOSPC on an append fails nothing that was there: see lq_store_space.
+ * Nor does a want of descriptors: what needs one waits and is tried again, to those above it is a disk that hangs.
  *
  * Why it is built so: docs/architecture.md, docs/format/. */
 #ifndef LQ_STORAGE_STORE_H
@@ -37,6 +38,7 @@ struct lq_store_options {
     uint64_t index_stride;        /* bytes between sparse index points; 0: 64 KiB */
     unsigned sync_files_max;      /* up to this many dirty segments are synced one by one, above it the journal; 0: 2 */
     uint64_t journal_payload_max; /* mean bytes a dirty group above which segments are synced instead; 0: 64 KiB */
+    unsigned files_max;           /* segment files open at a time; 0: 4096. See LQ_FILES_... in store_private.h */
     uint64_t scrub_bytes_per_second; /* read in search of rot, at most; 0: none is searched for */
     uint64_t scrub_interval_ms;      /* from the begin of one search to that of the next, at least; 0: 7 days */
 };
@@ -172,7 +174,7 @@ struct lq_rlog_read {
 };
 /* OK: cb runs once, later: OK | EIO | ECORRUPT (rot: the caller must stop this replica) | ECANCELED (log cut,
  * installed, destroyed or closed meanwhile) | ENOMEM. Else cb never runs: EOUTOFRANGE (index outside [first, last]),
- * ESTOPPED (damaged or lost), EIO, ECORRUPT, ENOMEM, EBUSY (too many reads at once: later). */
+ * ESTOPPED (damaged or lost), EIO, ECORRUPT, ENOMEM, EBUSY (too many reads at once, or no descriptor: later). */
 lightq_status lq_rlog_read(struct lq_rlog *log, struct lq_rlog_read *read) LQ_MUST_CHECK;
 
 /* An index at or before the entry that holds queue offset @offset, at most about index_stride bytes before it.

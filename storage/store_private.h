@@ -2,6 +2,7 @@
  *
  *   store.c       open, close, finding logs           rlog.c        the log in memory: append, cut, votes, terms
  *   flusher.c     the flush: when, and what is told   flush_job.c   the flush's program of disk operations
+ *   flush_plan.c  what goes with a flush              journal_need.c  which journal files are needed
  *   background.c  syncs, seals, checkpoints, removals read.c        reads from disk
  *   retain.c      checkpoints, trim, install          recover.c     judging a log at start; heal.c repairs it
  *   replay.c      reading the journal at start        scrub.c       searching for rot
@@ -24,18 +25,24 @@
 #include "storage/segment.h"
 #include "storage/store.h"
 
-#define LQ_SEGMENT_BYTES_DEFAULT       (64u * 1024 * 1024)
-#define LQ_JOURNAL_BYTES_DEFAULT       (64u * 1024 * 1024)
-#define LQ_CACHE_BYTES_DEFAULT         (256u * 1024 * 1024)
-#define LQ_INDEX_STRIDE_DEFAULT        (64u * 1024)
-#define LQ_SYNC_FILES_DEFAULT          2u
-#define LQ_JOURNAL_PAYLOAD_DEFAULT     (64u * 1024)
-#define LQ_SCRUB_INTERVAL_MS_DEFAULT   (7ull * 24 * 3600 * 1000)
-#define LQ_WATERMARK_FLUSHES_MAX       64             /* flushes until durable watermarks reach the journal */
-#define LQ_WATERMARK_US_MAX            (1000u * 1000) /* the same in time */
-#define LQ_CHANGES_KEPT_MAX            (16u * 16u)    /* LQ_SERVERS_MAX squared: configuration entries kept in memory */
-#define LQ_SEGMENTS_DIRTY_AT_START_MAX 4096           /* beyond that many a start syncs each segment itself */
-#define LQ_READ_HINTS                  4              /* where recent reads of a log ended */
+#define LQ_SEGMENT_BYTES_DEFAULT   (64u * 1024 * 1024)
+#define LQ_JOURNAL_BYTES_DEFAULT   (64u * 1024 * 1024)
+#define LQ_CACHE_BYTES_DEFAULT     (256u * 1024 * 1024)
+#define LQ_INDEX_STRIDE_DEFAULT    (64u * 1024)
+#define LQ_SYNC_FILES_DEFAULT      2u
+#define LQ_JOURNAL_PAYLOAD_DEFAULT (64u * 1024)
+/* How the descriptors of a store are shared out, of options.files_max: files that nothing needs are closed, the least
+ * recently used first, above a quarter (or LQ_SEGMENT_OPEN_MAX); a flush writes to a quarter at most, the rest goes
+ * with the next; above a half that wait for their sync, a flush syncs what it writes at once and leaves no more behind,
+ * and above a quarter the background begins to sync them; reads open none above three quarters. */
+#define LQ_FILES_DEFAULT             4096u
+#define LQ_FILES_MIN                 8u
+#define LQ_FILES_RETRY_US            200000 /* between two tries to open what could not be opened */
+#define LQ_SCRUB_INTERVAL_MS_DEFAULT (7ull * 24 * 3600 * 1000)
+#define LQ_WATERMARK_FLUSHES_MAX     64             /* flushes until durable watermarks reach the journal */
+#define LQ_WATERMARK_US_MAX          (1000u * 1000) /* the same in time */
+#define LQ_CHANGES_KEPT_MAX          (16u * 16u)    /* LQ_SERVERS_MAX squared: configuration entries kept in memory */
+#define LQ_READ_HINTS                4              /* where recent reads of a log ended */
 
 /* How far a cut is. Each step is one flush, so that the one before it is durable. */
 enum lq_cut_step {
@@ -183,6 +190,8 @@ struct lq_store {
     struct lq_cache cache;
     struct lq_segment_list open_segments; /* least recently used first */
     size_t open_segment_count;
+    size_t dirty_segment_count;    /* of them, with bytes not synced */
+    uint64_t files_short_until_us; /* no descriptors: what needs one waits until then; 0: there are some */
 
     struct lq_rlog_list dirty;
     struct lq_rlog_list watermarks; /* durable further than the journal says */
@@ -255,9 +264,11 @@ struct lq_checkpoint_owner lq_rlog_owner(const struct lq_rlog *log);
 
 /* ---- the segments' files (segment_file.c) ---- */
 
-/* Opens, or creates, the file unless it is open; may close others that nothing needs. */
+/* Opens, or creates, the file unless it is open; may close others that nothing needs. ELIMIT: no descriptor. */
 lightq_status lq_segment_open(struct lq_rlog *log, struct lq_segment *segment, bool create,
                               struct lq_err *err) LQ_MUST_CHECK;
+/* Whether a read may open one more. */
+bool lq_segments_may_read(struct lq_store *store);
 void lq_segment_pin(struct lq_store *store, struct lq_segment *segment);
 void lq_segment_unpin(struct lq_store *store, struct lq_segment *segment);
 void lq_segment_close(struct lq_store *store, struct lq_segment *segment);
@@ -277,6 +288,8 @@ lightq_status lq_segment_locate(struct lq_rlog *log, struct lq_segment *segment,
 /* The journal failed: every log of the shard has. */
 void lq_store_fail_all(struct lq_store *store, lightq_status status, const struct lq_err *err);
 void lq_store_tell_failures(struct lq_store *store);
+/* There was no descriptor: what needs one waits a while. */
+void lq_store_short_of_files(struct lq_store *store, const struct lq_err *err);
 /* The last flush of a closing store: watermarks only. False when nothing was submitted. */
 bool lq_flush_final(struct lq_store *store);
 /* The store closes: what waits for space is tried once more, and fails this time. */
@@ -290,6 +303,13 @@ void lq_background_free(struct lq_background *background);
 bool lq_background_busy(const struct lq_store *store);
 /* Starts the next background job if none is under way. */
 void lq_background_run(struct lq_store *store);
+/* The store closes: what waits for a descriptor is tried once more, and ends this time. */
+void lq_background_end_wait(struct lq_store *store);
+
+/* ---- journal_need.c ---- */
+
+/* Whether any log, destroyed ones too, needs the journal file @number. */
+bool lq_journal_is_needed(const struct lq_store *store, uint64_t number);
 /* Nothing in the segments needs the journal any more, unless a change that let segments go may still be lost. */
 void lq_rlog_settle_need(struct lq_rlog *log);
 /* The lowest journal number that is still needed by entries of @log. */

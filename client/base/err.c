@@ -70,6 +70,9 @@ lightq_status lq_status_from_errno(int errnum)
         return LIGHTQ_EEXISTS;
     case EADDRINUSE:
         return LIGHTQ_EADDRINUSE;
+    case EMFILE:
+    case ENFILE:
+        return LIGHTQ_ELIMIT;
     case EACCES:
     case EPERM:
         return LIGHTQ_EAUTH;

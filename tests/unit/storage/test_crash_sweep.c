@@ -354,6 +354,9 @@ static uint64_t sweep_random(struct fixture *f, uint64_t seed, const struct cut 
         }
         f->options = options;
         f->options.sync_files_max = seed % 3 == 0 ? 8 : 2;
+        f->options.files_max = seed % 4 == 1 ? 8 : 0;
+        f->options.scrub_bytes_per_second = seed % 2 == 0 ? 1 << 20 : 0;
+        f->options.scrub_interval_ms = 1;
         model_init(&model, f);
         model.random += seed * 0x9e3779b97f4a7c15u;
         order_cut(f, cut, n);

@@ -1,6 +1,6 @@
 /* tests/unit/storage/test_fault_sweep.c - the nth operation of the disk fails, once or from then on, with EIO or
- * without space; the nth allocation fails. Nothing that was told durable may be lost, calls may fail but never hang,
- * and the next start finds all logs sound. */
+ * without space; the nth allocation fails; the nth opening of a file has no descriptor. Nothing that was told durable
+ * may be lost, calls may fail but never hang, and the next start finds all logs sound. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +139,65 @@ static void test_fault_sweep_no_space_once_nothing_durable_is_lost(void **state)
     sweep_and_say(*state, "ENOSPC once", LIGHTQ_ENOSPC, 1, true, 150);
 }
 
+static void assert_all_durable(struct fixture *f, const struct model *model)
+{
+    for (unsigned i = 0; i < 200 && !lq_store_idle(f->store); i++) {
+        f->clock.now_us += 200000;
+        lq_store_flush(f->store);
+        (void)lq_io_mem_run_all(f->mem);
+    }
+    assert_true(lq_store_idle(f->store));
+    for (unsigned g = 0; g < MODEL_GROUPS; g++) {
+        assert_false(model->groups[g].failed);
+    }
+    for (size_t i = 0; i < lq_store_count(f->store); i++) {
+        const struct lq_rlog *log = lq_store_at(f->store, i);
+        assert_int_equal(lq_rlog_health(log), LQ_RLOG_HEALTHY);
+        assert_int_equal(lq_rlog_durable(log), lq_rlog_last(log));
+    }
+}
+
+/* What the @verb needs a descriptor for has none, @times in a row: nothing stops, and all becomes durable. */
+static void sweep_files(struct fixture *f, const char *name, unsigned verb, uint64_t times, uint64_t least)
+{
+    uint64_t n = 1;
+    for (bool hit = true; hit; n++) {
+        struct model model;
+        const struct lq_io_mem_fault fault = {.verb = verb, .nth = n, .times = times, .status = LIGHTQ_ELIMIT};
+        uint64_t before = lq_io_mem_faults_hit(f->mem);
+        if (getenv("LIGHTQ_SWEEP_VERBOSE") != NULL) {
+            print_message("no descriptor for %s %" PRIu64 "\n", name, n);
+        }
+        assert_int_equal(lq_io_mem_add_fault(f->mem, &fault), LIGHTQ_OK);
+        f->options = OPTIONS;
+        model_init(&model, f);
+        model.tolerant = true;
+        lightq_status status = fixture_try_open(f);
+        if (status == LIGHTQ_OK) {
+            model_run(&model, STEPS, sizeof STEPS / sizeof STEPS[0]);
+            assert_all_durable(f, &model);
+            close_whatever(f);
+        } else {
+            assert_int_equal(status, LIGHTQ_ELIMIT);
+        }
+        hit = lq_io_mem_faults_hit(f->mem) > before;
+        lq_io_mem_clear_faults(f->mem);
+        check_next_start(f, &model);
+    }
+    assert_true(n - 2 >= least);
+    print_message("[          ] no descriptor for %s, %" PRIu64 " times: %" PRIu64 " points\n", name, times, n - 2);
+}
+
+static void test_fault_sweep_without_descriptors_nothing_stops(void **state)
+{
+    for (uint64_t times = 1; times <= 7; times += 3) {
+        sweep_files(*state, "an open", LQ_IO_MEM_OPEN, times, 0);
+        sweep_files(*state, "a creation", LQ_IO_MEM_CREATE, times, 10);
+        sweep_files(*state, "a directory's sync", LQ_IO_SYNC_DIR, times, 10);
+        sweep_files(*state, "a list", LQ_IO_MEM_LIST, times, 1);
+    }
+}
+
 static void test_fault_sweep_disk_full_nothing_durable_is_lost(void **state)
 {
     struct fixture *f = *state;
@@ -226,6 +285,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fault_sweep_disk_breaks_nothing_durable_is_lost, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_fault_sweep_no_space_once_nothing_durable_is_lost, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_fault_sweep_without_descriptors_nothing_stops, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_fault_sweep_disk_full_nothing_durable_is_lost, fixture_setup,
                                         fixture_teardown),

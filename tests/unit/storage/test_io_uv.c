@@ -382,9 +382,91 @@ static void test_io_uv_too_many_descriptors_names_the_remedy(void **state)
         close(held[i]);
     }
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(status, LIGHTQ_EIO);
+    assert_int_equal(status, LIGHTQ_ELIMIT);
     assert_non_null(strstr(f->err.text, "ulimit -n"));
     f->io->ops->close(f->io, io_create(f, "a"));
+}
+
+static void on_name(void *data, const char *name, bool is_dir)
+{
+    (void)name;
+    (void)is_dir;
+    (*(unsigned *)data)++;
+}
+
+/* What is closed again at once: a read, a list, the sync of a directory. */
+static void test_io_uv_without_descriptors_short_work_goes_on(void **state)
+{
+    struct io_fixture *f = *state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit small = {.rlim_cur = FEW_FDS, .rlim_max = before.rlim_max};
+    lq_file kept = io_create(f, "kept");
+    f->io->ops->close(f->io, io_create(f, "a"));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+    int held[FEW_FDS];
+    size_t count = 0;
+    while ((held[count] = dup(0)) >= 0) {
+        count++;
+    }
+    lightq_status statuses[5][4];
+    unsigned names = 0;
+    for (unsigned i = 0; i < 5; i++) {
+        lq_file file = LQ_FILE_NONE;
+        lq_file other = LQ_FILE_NONE;
+        struct lq_io_op sync = {.kind = LQ_IO_SYNC_DIR, .path = ""};
+        statuses[i][0] = f->io->ops->open(f->io, "a", LQ_OPEN_WRITE, &other, &f->err);
+        statuses[i][1] = f->io->ops->open(f->io, "a", LQ_OPEN_READ, &file, &f->err);
+        statuses[i][2] = f->io->ops->run(f->io, &sync, &f->err);
+        f->io->ops->close(f->io, file);
+        statuses[i][3] = f->io->ops->list(f->io, "", on_name, &names, &f->err);
+    }
+    f->io->ops->close(f->io, kept); /* now there is one */
+    lq_file file = LQ_FILE_NONE;
+    lightq_status last = f->io->ops->open(f->io, "a", LQ_OPEN_WRITE, &file, &f->err);
+
+    for (size_t i = 0; i < count; i++) {
+        close(held[i]);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(statuses[i][0], LIGHTQ_ELIMIT);
+        assert_int_equal(statuses[i][1], LIGHTQ_OK);
+        assert_int_equal(statuses[i][2], LIGHTQ_OK);
+        assert_int_equal(statuses[i][3], LIGHTQ_OK);
+    }
+    assert_int_equal(names, 10);
+    assert_int_equal(last, LIGHTQ_OK);
+    f->io->ops->close(f->io, file);
+}
+
+static void test_io_uv_direct_reads_see_what_is_written(void **state)
+{
+    struct io_fixture *f = *state;
+    uint8_t *memory = aligned_alloc(LQ_IO_DIRECT_BYTES, 4 * LQ_IO_DIRECT_BYTES);
+    assert_non_null(memory);
+    lq_file file = io_create(f, "a");
+    io_write(f, file, 0, "begin", 5);
+    io_write(f, file, 10000, "end", 3);
+    lq_file direct;
+    assert_int_equal(f->io->ops->open(f->io, "a", LQ_OPEN_DIRECT, &direct, &f->err), LIGHTQ_OK);
+    struct iovec iov = {.iov_base = memory, .iov_len = 4 * LQ_IO_DIRECT_BYTES};
+    struct lq_io_op op = {.kind = LQ_IO_READ, .file = direct, .iov = &iov, .iov_count = 1, .size = iov.iov_len};
+
+    assert_int_equal(f->io->ops->run(f->io, &op, &f->err), LIGHTQ_OK);
+
+    assert_int_equal(op.result, 10003);
+    assert_memory_equal(memory, "begin", 5);
+    assert_memory_equal(memory + 10000, "end", 3);
+    op.offset = 2 * LQ_IO_DIRECT_BYTES;
+    iov.iov_len = LQ_IO_DIRECT_BYTES;
+    assert_int_equal(f->io->ops->run(f->io, &op, &f->err), LIGHTQ_OK);
+    assert_int_equal(op.result, 10003 - 2 * LQ_IO_DIRECT_BYTES);
+    struct lq_io_op write = {.kind = LQ_IO_WRITE, .file = direct, .iov = &iov, .iov_count = 1, .size = iov.iov_len};
+    assert_int_equal(f->io->ops->run(f->io, &write, &f->err), LIGHTQ_EIO); /* it is only to read */
+    f->io->ops->close(f->io, direct);
+    f->io->ops->close(f->io, file);
+    free(memory);
 }
 
 static void test_io_uv_too_many_files_are_ELIMIT(void **state)
@@ -598,6 +680,8 @@ int main(void)
         TEST(test_io_uv_is_locked_tells_without_locking),
         TEST(test_io_uv_without_loop_takes_blocking_calls_only),
         TEST(test_io_uv_too_many_descriptors_names_the_remedy),
+        TEST(test_io_uv_without_descriptors_short_work_goes_on),
+        TEST(test_io_uv_direct_reads_see_what_is_written),
         TEST(test_io_uv_too_many_files_are_ELIMIT),
         TEST(test_io_uv_allocate_without_fallocate_writes_zeros),
         TEST(test_io_uv_allocate_makes_real_blocks),
