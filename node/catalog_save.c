@@ -12,13 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/base/crc.h"
 #include "node/catalog_internal.h"
 #include "node/codec.h"
+#include "node/queue/sealed.h"
 
 #define CATALOG_MAGIC   0x5443514cu /* "LQCT" read as little endian */
 #define CATALOG_VERSION 1
-#define CRC_BYTES       4
 #define PARTITION_BYTES 13 /* the least one takes */
 
 /* ---- save ---- */
@@ -61,10 +60,7 @@ static void save_topic(const struct lq_catalog_topic *topic, struct lq_writer *w
 
 lightq_status lq_catalog_save(const struct lq_catalog *catalog, struct lq_writer *writer)
 {
-    size_t begin = writer->size;
-    lq_write_u32(writer, CATALOG_MAGIC);
-    lq_write_u16(writer, CATALOG_VERSION);
-    lq_write_u16(writer, 0);
+    size_t begin = lq_sealed_begin(writer, CATALOG_MAGIC, CATALOG_VERSION);
     lq_write_id(writer, &catalog->cluster);
     lq_write_u64(writer, catalog->version);
     lq_write_u64(writer, catalog->applied_index);
@@ -79,10 +75,7 @@ lightq_status lq_catalog_save(const struct lq_catalog *catalog, struct lq_writer
     for (size_t i = 0; i < catalog->topic_count; i++) {
         save_topic(&catalog->topics[i]->shown, writer);
     }
-    if (writer->status == LIGHTQ_OK) {
-        lq_write_u32(writer, lq_crc32c(0, writer->bytes + begin, writer->size - begin));
-    }
-    return writer->status;
+    return lq_sealed_end(writer, begin);
 }
 
 /* ---- load ---- */
@@ -259,20 +252,9 @@ static lightq_status load_fields(struct lq_catalog *catalog, struct lq_reader *r
 
 static lightq_status load_all(struct lq_catalog *catalog, const uint8_t *bytes, size_t size)
 {
-    if (size < CRC_BYTES || lq_crc32c(0, bytes, size - CRC_BYTES) != lq_get_u32(bytes + size - CRC_BYTES)) {
-        return LIGHTQ_ECORRUPT;
-    }
-    struct lq_reader reader = lq_reader_of(bytes, size - CRC_BYTES);
-    uint32_t magic = lq_read_u32(&reader);
-    uint16_t version = lq_read_u16(&reader);
-    uint16_t flags = lq_read_u16(&reader);
-    if (reader.failed || magic != CATALOG_MAGIC) {
-        return LIGHTQ_ECORRUPT;
-    }
-    if (version != CATALOG_VERSION || flags != 0) {
-        return LIGHTQ_EVERSION;
-    }
-    return load_fields(catalog, &reader);
+    struct lq_reader reader;
+    lightq_status status = lq_sealed_open(bytes, size, CATALOG_MAGIC, CATALOG_VERSION, &reader);
+    return status == LIGHTQ_OK ? load_fields(catalog, &reader) : status;
 }
 
 lightq_status lq_catalog_load(struct lq_catalog *catalog, const uint8_t *bytes, size_t size)

@@ -6,18 +6,25 @@
 #include <stdio.h>
 #include <string.h>
 
-lightq_status lq_err_set(struct lq_err *err, lightq_status status, const char *format, ...)
+/* The sentence. Gives the length it has, or would have if there were room. */
+static size_t set_text(struct lq_err *err, lightq_status status, const char *format, va_list arguments) LQ_PRINTF(3, 0);
+static size_t set_text(struct lq_err *err, lightq_status status, const char *format, va_list arguments)
 {
-    if (err == NULL) {
-        return status;
-    }
     err->status = status;
-    va_list arguments;
-    va_start(arguments, format);
     int length = vsnprintf(err->text, sizeof err->text, format, arguments);
-    va_end(arguments);
     if (length < 0) {
         err->text[0] = '\0';
+    }
+    return length < 0 ? 0 : (size_t)length;
+}
+
+lightq_status lq_err_set(struct lq_err *err, lightq_status status, const char *format, ...)
+{
+    if (err != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        (void)set_text(err, status, format, arguments);
+        va_end(arguments);
     }
     return status;
 }
@@ -28,10 +35,9 @@ lightq_status lq_err_from_errno(struct lq_err *err, int errnum, const char *form
     if (err == NULL) {
         return status;
     }
-    err->status = status;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(err->text, sizeof err->text, format, arguments);
+    size_t at = set_text(err, status, format, arguments);
     va_end(arguments);
     char reason[128];
     const char *name = strerrorname_np(errnum);
@@ -45,7 +51,6 @@ lightq_status lq_err_from_errno(struct lq_err *err, int errnum, const char *form
     /* The reason is what an operator needs most: when the sentence is too long, it is the sentence that is cut. */
     size_t reason_size = reason_length < 0 ? 0 : (size_t)reason_length;
     reason_size = reason_size < sizeof reason ? reason_size : sizeof reason - 1;
-    size_t at = length < 0 ? 0 : (size_t)length;
     if (at > sizeof err->text - 1 - reason_size) {
         at = sizeof err->text - 1 - reason_size;
     }

@@ -4,13 +4,12 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "client/base/crc.h"
 #include "node/queue/partition.h"
+#include "node/queue/sealed.h"
 
 #define STATE_MAGIC        0x5350514cu /* "LQPS" read as little endian */
 #define STATE_VERSION      1
 #define DIGEST_INPUT_BYTES 16
-#define CRC_BYTES          4
 
 void lq_queue_state_init(struct lq_queue_state *state)
 {
@@ -198,10 +197,7 @@ uint64_t lq_queue_state_retained(const struct lq_queue_state *state, uint64_t no
 
 lightq_status lq_queue_state_save(const struct lq_queue_state *state, struct lq_writer *writer)
 {
-    size_t begin = writer->size;
-    lq_write_u32(writer, STATE_MAGIC);
-    lq_write_u16(writer, STATE_VERSION);
-    lq_write_u16(writer, 0);
+    size_t begin = lq_sealed_begin(writer, STATE_MAGIC, STATE_VERSION);
     const uint64_t words[] = {state->start_offset, state->end_offset,   state->applied_index,
                               state->applied_term, state->timestamp_ms, state->digest,
                               state->bytes,        state->start_bytes,  state->append_ms};
@@ -213,10 +209,7 @@ lightq_status lq_queue_state_save(const struct lq_queue_state *state, struct lq_
     lq_topic_config_encode(&state->config, writer);
     lq_marks_save(&state->marks, writer);
     lq_producers_save(&state->producers, writer);
-    if (writer->status == LIGHTQ_OK) {
-        lq_write_u32(writer, lq_crc32c(0, writer->bytes + begin, writer->size - begin));
-    }
-    return writer->status;
+    return lq_sealed_end(writer, begin);
 }
 
 static bool is_sound(const struct lq_queue_state *state)
@@ -264,18 +257,7 @@ lightq_status lq_queue_state_load(struct lq_queue_state *state, const uint8_t *b
     if (size == 0) {
         return LIGHTQ_OK;
     }
-    if (size < CRC_BYTES || lq_crc32c(0, bytes, size - CRC_BYTES) != lq_get_u32(bytes + size - CRC_BYTES)) {
-        return LIGHTQ_ECORRUPT;
-    }
-    struct lq_reader reader = lq_reader_of(bytes, size - CRC_BYTES);
-    uint32_t magic = lq_read_u32(&reader);
-    uint16_t version = lq_read_u16(&reader);
-    uint16_t flags = lq_read_u16(&reader);
-    if (reader.failed || magic != STATE_MAGIC) {
-        return LIGHTQ_ECORRUPT;
-    }
-    if (version != STATE_VERSION || flags != 0) {
-        return LIGHTQ_EVERSION;
-    }
-    return load_fields(state, &reader);
+    struct lq_reader reader;
+    lightq_status status = lq_sealed_open(bytes, size, STATE_MAGIC, STATE_VERSION, &reader);
+    return status == LIGHTQ_OK ? load_fields(state, &reader) : status;
 }
