@@ -3,6 +3,7 @@ the ends of nodes must not show it."""
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import unittest
@@ -200,6 +201,37 @@ class ShardsTest(unittest.TestCase):
         self.assertEqual(refused.returncode, 1)
         self.assertIn(f"127.0.0.1:{base} is in use", refused.stderr)
         self.assertFalse(data.exists())
+
+        refused = subprocess.run([BIN / "lightqd", "--data", data, "--set", "shards=4", "--listen",
+                                  f"127.0.0.1:{base + 10}", "--peer-listen", f"127.0.0.1:{base + 98}"],
+                                 capture_output=True, text=True, check=False, timeout=20 * SLOW)
+
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(f"the peer port 127.0.0.1:{base + 100} is in use", refused.stderr)
+        self.assertFalse(data.exists())
+
+    def test_shards_lost_part_of_the_directory_is_refused(self):
+        c = self.start(3, nodes=1)
+        c.lightq("topic", "create", "t", "--partitions", 6)
+        c.lightq("produce", "t", "--count", 1000, "--size", 10, "--acked", c.folder / "acked")
+        c.script("stop", 1)
+        data = c.folder / "cluster" / "n1" / "data"
+        words = [BIN / "lightqd", "--data", data, "--set", "shards=3", "--listen", f"127.0.0.1:{self.base()}",
+                 "--peer-listen", f"127.0.0.1:{self.base() + 100}"]
+        lost = {"shard-1/journal": "shard-1: the journal is not there", "shard-2": "shard-2: the journal is not there"}
+
+        for path, sentence in lost.items():
+            (data / path).rename(c.folder / "aside")
+            refused = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20 * SLOW)
+            self.assertEqual(refused.returncode, 1, refused.stderr)
+            self.assertIn(sentence, refused.stderr)
+            self.assertNotIn("Assertion", refused.stderr)
+            shutil.rmtree(data / path, ignore_errors=True)  # the empty one that the start made
+            (c.folder / "aside").rename(data / path)
+
+        c.script("start", 1)
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check(["acked"], ["log"])
 
     def test_shards_all_end_in_good_order(self):
         c = Cluster(1)
