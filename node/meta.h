@@ -167,7 +167,8 @@ struct lq_meta_request {
     const struct lq_letter_request *letter; /* made by the node itself; NULL: to be made from the fields above */
     struct lq_id uuid;
     uint64_t deadline_us, retry_us, correlation;
-    uint32_t asked; /* the node that was asked last */
+    uint64_t spread_us; /* delete: until when it is waited for that all nodes have it */
+    uint32_t asked;     /* the node that was asked last */
     bool sent, done;
     struct lq_mail mail; /* to the shard that executes it */
     lq_meta_cb home_cb;

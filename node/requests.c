@@ -309,7 +309,7 @@ void lq_requests_on_reply(struct lq_meta *meta, uint32_t node, const struct lq_l
         return;
     }
     request->version = reply->version; /* done there; here it is done when the catalogs have it */
-    request->retry_us = lq_meta_now_us(meta) + SPREAD_MS * LQ_MICROS_PER_MILLI;
+    request->spread_us = lq_meta_now_us(meta) + SPREAD_MS * LQ_MICROS_PER_MILLI;
     meta->requests.work = true;
 }
 
@@ -331,7 +331,7 @@ static bool is_visible(const struct lq_meta *meta, const struct lq_meta_request 
         return false;
     }
     if (request->verb == LQ_META_TOPIC_DELETE) {
-        return lq_peers_have(meta, request->version) || lq_meta_now_us(meta) >= request->retry_us;
+        return lq_peers_have(meta, request->version) || lq_meta_now_us(meta) >= request->spread_us;
     }
     if (request->verb != LQ_META_TOPIC_CREATE) {
         return true;
