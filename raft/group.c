@@ -334,6 +334,10 @@ static void take_update(struct lq_group *group, struct raft_update *update, cons
     take_state(group, update);
     if ((update->flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) != 0) {
         take_vote(group);
+        if (group->raft.state == RAFT_CANDIDATE && !group->raft.candidate_state.in_pre_vote) {
+            group->stood_words = group->words;
+            group->stood_ms = group->host->now_ms;
+        }
     }
     if ((update->flags & RAFT_UPDATE_ENTRIES) != 0) {
         take_entries(group, update, step);

@@ -175,6 +175,9 @@ struct lq_group {
     uint64_t stall_index, stall_since_ms; /* the oldest entry not durable, and how long that has been so; 0: none */
     bool stalled, muted;
     uint64_t stalled_at_ms;
+    uint64_t words;       /* messages taken from other replicas */
+    uint64_t stood_words; /* of them, when it last stood for election in earnest */
+    uint64_t stood_ms;    /* when it did, or last asked for votes again */
     uint64_t failover_ms; /* LQ_NEVER: none */
     unsigned failover_tries;
     bool failover_patient; /* the leader is only silent: tried again at the pace of heartbeats */

@@ -182,7 +182,8 @@ void lq_group_unreadable(struct lq_group *group, lightq_status status, uint64_t 
 uint64_t lq_group_id(const struct lq_group *group);
 struct lq_group *lq_host_find(struct lq_host *host, uint64_t group);
 
-/* Hand leadership to @to (0: whoever is most caught up). OK: started. ENOTLEADER | EUNAVAILABLE | ECONFLICT. */
+/* Hand leadership to @to (0: whoever is most caught up). OK: started. ENOTLEADER | EUNAVAILABLE: it is no voter, or was
+ * not heard from lately | EBUSY: it is behind, and would keep the group from writing until it is not | ECONFLICT. */
 lightq_status lq_group_transfer(struct lq_group *group, lq_replica_id to) LQ_MUST_CHECK;
 
 /* One-at-a-time membership, on the leader: one server added, removed, or of another role. ENOTLEADER | ECONFLICT (a

@@ -219,6 +219,7 @@ void lq_group_receive(struct lq_group *group, struct lq_rpc *rpc)
         }
         return;
     }
+    group->words++;
     switch (rpc->type) {
     case LQ_FRAME_APPEND:
         receive_append(group, &rpc->message, rpc->refs, rpc->type);
@@ -254,6 +255,7 @@ void lq_group_receive_beat(struct lq_group *group, const struct lq_heartbeat *be
         refuse(group, LQ_FRAME_HEARTBEATS, beat->from);
         return;
     }
+    group->words++;
     lq_heartbeat_message(beat, &message);
     receive_append(group, &message, NULL, LQ_FRAME_HEARTBEATS);
 }
@@ -268,6 +270,7 @@ void lq_group_receive_result(struct lq_group *group, const struct lq_heartbeat_r
         refuse(group, LQ_FRAME_HEARTBEATS, result->from);
         return;
     }
+    group->words++;
     lq_heartbeat_result_message(result, &message);
     receive_result(group, &message);
 }

@@ -7,6 +7,7 @@
 
 #include "client/base/log.h"
 #include "raft/group.h"
+#include "raft/rpc_check.h"
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -36,8 +37,18 @@ static uint64_t leader_due(const struct lq_group *group)
     return due;
 }
 
+/* It stands for election in earnest, and nobody has said anything since: it is cut off, or they are. */
+static bool stands_unheard(const struct lq_group *group)
+{
+    return group->raft.state == RAFT_CANDIDATE && !group->raft.candidate_state.in_pre_vote &&
+           group->words == group->stood_words;
+}
+
 static uint64_t raft_due(const struct lq_group *group)
 {
+    if (stands_unheard(group)) {
+        return group->stood_ms + group->host->election_ms;
+    }
     uint64_t due = lq_group_leads(group) ? leader_due(group) : raft_timeout(&group->raft);
     return due > group->shift_ms ? due - group->shift_ms : 0;
 }
@@ -96,6 +107,9 @@ void lq_group_link_down(struct lq_group *group, uint32_t node, bool refused)
         if (lq_replica_node(group->peers[i].id) == node) {
             lq_feed_drop(&group->peers[i]);
             lq_install_drop(&group->peers[i]);
+            if (refused) {
+                group->peers[i].heard_ms = 0; /* what is there next has not spoken yet */
+            }
         }
     }
     /* Refused or reset: its process is gone. What is only silent is found out by timeout. */
@@ -126,7 +140,7 @@ static void retry_soon(struct lq_group *group)
 static bool failover_still_wanted(const struct lq_group *group)
 {
     struct lq_host *host = group->host;
-    if (group->failover_tries == 0 || lq_group_leads(group) ||
+    if (group->failover_tries == 0 || lq_group_leads(group) || stands_unheard(group) ||
         (group->failover_node != 0 && lq_host_connected(host, group->failover_node))) {
         return false;
     }
@@ -204,6 +218,11 @@ lightq_status lq_group_transfer(struct lq_group *group, lq_replica_id to)
     const struct raft_server *server = lq_configuration_find(&group->raft.configuration, chosen);
     if (peer == NULL || server == NULL || server->role != RAFT_VOTER || !heard_lately(group, peer)) {
         return LIGHTQ_EUNAVAILABLE;
+    }
+    /* Until it has the whole log nothing can be proposed: one that has just come back catches up first. */
+    raft_index has = 0;
+    if (raft_match_index(&group->raft, chosen, &has) != 0 || has + LQ_PROMOTE_LAG_ENTRIES < lq_rlog_last(group->log)) {
+        return LIGHTQ_EBUSY;
     }
     group->transfer_to = to;
     group->transfer_tries = LQ_TRANSFER_TRIES_MAX;
@@ -405,6 +424,47 @@ static void tick_failing(struct lq_group *group)
     }
 }
 
+/* libraft would take a new term with every timeout (timeout.c:98): a replica that was cut off between pre-vote and vote
+ * would come back with a term far above that of a leader elected meanwhile, and depose it. So, as long as it hears
+ * nothing, it asks for the votes of the same term again, as lost requests may be. Once it hears of anybody the next
+ * timeout is libraft's again: others that wait for its vote, or are candidates too, speak. */
+static void ask_again(struct lq_group *group)
+{
+    uint64_t last = group->raft.last_stored;
+    group->stood_ms = group->host->now_ms;
+    if (lq_group_vote_pending(group)) {
+        return; /* the first requests have not gone yet */
+    }
+    for (unsigned i = 0; i < group->raft.configuration.n; i++) {
+        const struct raft_server *server = &group->raft.configuration.servers[i];
+        if (server->id == group->self || server->role != RAFT_VOTER) {
+            continue;
+        }
+        struct raft_message message = {.type = RAFT_REQUEST_VOTE, .server_id = server->id};
+        message.request_vote =
+            (struct raft_request_vote){.version = LQ_RPC_VERSION_VOTE,
+                                       .term = raft_current_term(&group->raft),
+                                       .candidate_id = group->self,
+                                       .last_log_index = last,
+                                       .last_log_term = last == 0 ? 0 : lq_rlog_term_at(group->log, last),
+                                       .disrupt_leader = group->raft.candidate_state.disrupt_leader};
+        lq_host_message(group, &message);
+    }
+}
+
+static void time_out(struct lq_group *group)
+{
+    bool stood = group->raft.state == RAFT_CANDIDATE;
+    if (stands_unheard(group)) {
+        ask_again(group);
+        return;
+    }
+    lq_group_step_timeout(group);
+    if (group->failed == LIGHTQ_OK && !stood && group->raft.state == RAFT_CANDIDATE) {
+        retry_soon(group);
+    }
+}
+
 /* ---- tick ---- */
 
 void lq_group_tick(struct lq_group *group)
@@ -433,11 +493,7 @@ void lq_group_tick(struct lq_group *group)
         failover(group);
     }
     if (group->failed == LIGHTQ_OK && host->now_ms >= raft_due(group)) {
-        bool stood = group->raft.state == RAFT_CANDIDATE;
-        lq_group_step_timeout(group);
-        if (group->failed == LIGHTQ_OK && !stood && group->raft.state == RAFT_CANDIDATE) {
-            retry_soon(group);
-        }
+        time_out(group);
     }
     if (group->failed == LIGHTQ_OK) {
         watch_transfer(group);

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "client/base/log.h"
-#include "raft/host.h"
+#include "raft/group.h"
 #include "tests/lib/raft_sim.h"
 
 enum { NODES = 3, RUNS = 40, GROUP = 5, STEP_US = 1000 };
@@ -256,6 +256,56 @@ static void test_returning_node_changes_no_leader(void **state)
     }
 }
 
+static void cut_off(struct cluster *cluster, unsigned away)
+{
+    for (unsigned n = 0; n < NODES; n++) {
+        if (n != away) {
+            sim_cut(cluster->sim, away, n, true);
+            sim_cut(cluster->sim, n, away, true);
+        }
+    }
+}
+
+/* The worst moment to be cut off: the others had promised their votes, the term is taken, and nobody hears of it. */
+static void test_node_cut_off_between_pre_vote_and_vote_changes_no_leader(void **state)
+{
+    (void)state;
+    unsigned tried = 0;
+    for (unsigned i = 0; i < RUNS; i++) {
+        struct cluster *cluster = open_cluster(900 + i);
+        int old = leader(cluster, -1);
+        int away = -1;
+        sim_crash(sim_node_at(cluster->sim, (unsigned)old), LQ_IO_MEM_KEEP);
+        for (unsigned step = 0; step < 40000 && away < 0; step++) {
+            sim_run(cluster->sim, 50);
+            for (int n = 0; n < NODES; n++) {
+                const struct lq_group *group = cluster->replicas[n].group;
+                bool stands = group != NULL && group->raft_open && group->raft.state == RAFT_CANDIDATE &&
+                              !group->raft.candidate_state.in_pre_vote;
+                away = stands ? n : away;
+            }
+        }
+        assert_true(away >= 0);
+        cut_off(cluster, (unsigned)away);
+        uint64_t stood = raft_current_term(&cluster->replicas[away].group->raft);
+        sim_start(sim_node_at(cluster->sim, (unsigned)old));
+        sim_run(cluster->sim, 10000000);
+        int now = leader(cluster, away);
+        if (now >= 0) {
+            tried++;
+            uint64_t term = cluster->replicas[now].term;
+            assert_int_equal(raft_current_term(&cluster->replicas[away].group->raft), stood);
+            sim_heal(cluster->sim);
+            sim_run(cluster->sim, 5000000);
+
+            assert_int_equal(leader(cluster, -1), now);
+            assert_int_equal(cluster->replicas[now].term, term);
+        }
+        close_cluster(cluster);
+    }
+    assert_true(tried > RUNS / 2);
+}
+
 static void test_restarted_node_changes_no_leader(void **state)
 {
     (void)state;
@@ -306,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_failover_after_silence_is_within_two_timeouts),
         cmocka_unit_test(test_transfer_takes_a_round_trip_or_two),
         cmocka_unit_test(test_returning_node_changes_no_leader),
+        cmocka_unit_test(test_node_cut_off_between_pre_vote_and_vote_changes_no_leader),
         cmocka_unit_test(test_restarted_node_changes_no_leader),
         cmocka_unit_test(test_stalled_disk_of_a_leader_moves_it),
     };

@@ -284,6 +284,32 @@ static void test_transfer_asks_the_best_and_asks_again(void **state)
     assert_int_equal(solo->machine.leader, SOLO_PEER(3));
 }
 
+/* A node that has just come back: its group would take no messages until it has caught up. */
+static void test_transfer_waits_for_who_is_behind_or_has_just_come_back(void **state)
+{
+    struct solo *solo = *state;
+    uint64_t index = 0;
+    solo_init(solo, 3);
+    solo_lead(solo);
+    for (unsigned i = 0; i < 2 * LQ_PROMOTE_LAG_ENTRIES; i++) {
+        assert_int_equal(solo_submit(solo, 1, 10, &index), LIGHTQ_OK);
+        solo_turn(solo);
+        solo_result(solo, SOLO_PEER(2), raft_current_term(&solo->group->raft), 0, index);
+        solo_turn(solo);
+    }
+
+    solo_result(solo, SOLO_PEER(3), raft_current_term(&solo->group->raft), 0, 1); /* it is there, and far behind */
+    assert_int_equal(lq_group_transfer(solo->group, SOLO_PEER(3)), LIGHTQ_EBUSY);
+    assert_int_equal(solo_submit(solo, 1, 10, &index), LIGHTQ_OK); /* and nothing is held up by it */
+    solo_turn(solo);
+    solo_result(solo, SOLO_PEER(3), raft_current_term(&solo->group->raft), 0, index);
+    solo_result(solo, SOLO_PEER(2), raft_current_term(&solo->group->raft), 0, index);
+    lq_host_link_events.down(solo->host, 3, true); /* its process ended: what it said before does not count */
+    assert_int_equal(lq_group_transfer(solo->group, SOLO_PEER(3)), LIGHTQ_EUNAVAILABLE);
+    solo_result(solo, SOLO_PEER(3), raft_current_term(&solo->group->raft), 0, index);
+    assert_int_equal(lq_group_transfer(solo->group, SOLO_PEER(3)), LIGHTQ_OK);
+}
+
 static void test_transfer_to_who_cannot_lead_is_refused(void **state)
 {
     struct solo *solo = *state;
@@ -468,6 +494,86 @@ static void test_failed_disk_of_a_follower_stops_it_at_once(void **state)
 }
 
 /* ---- fast failover ---- */
+
+/* Cut off between pre-vote and vote it must not come back with a term that deposes whoever leads then. */
+static void test_candidate_that_hears_nothing_keeps_its_term_and_asks_again(void **state)
+{
+    struct solo *solo = *state;
+    solo_init(solo, 3);
+    for (unsigned i = 0; i < 40 && solo_count(solo, RAFT_REQUEST_VOTE, 2) == 0; i++) {
+        solo_advance(solo, 100);
+    }
+    struct raft_message granted = {.type = RAFT_REQUEST_VOTE_RESULT};
+    granted.request_vote_result =
+        (struct raft_request_vote_result){.version = 2, .term = 2, .vote_granted = true, .pre_vote = true};
+    solo_message(solo, SOLO_PEER(2), &granted);
+    solo_turn(solo);
+    assert_int_equal(raft_current_term(&solo->group->raft), 2);
+    solo_forget_sent(solo);
+
+    solo_advance(solo, 20000);
+
+    assert_int_equal(raft_current_term(&solo->group->raft), 2);
+    assert_true(solo_count(solo, RAFT_REQUEST_VOTE, 3) >= 10);
+    assert_true(solo_count(solo, RAFT_REQUEST_VOTE, 3) <= 30);
+    const struct raft_request_vote *again = &solo_last(solo, RAFT_REQUEST_VOTE, 3)->message.request_vote;
+    assert_false(again->pre_vote);
+    assert_false(again->disrupt_leader);
+    assert_int_equal(again->term, 2);
+    assert_int_equal(again->candidate_id, SOLO_PEER(1));
+    assert_int_equal(again->last_log_index, solo->group->raft.last_stored);
+    assert_int_equal(again->last_log_term, 1);
+    struct raft_message refused = {.type = RAFT_REQUEST_VOTE_RESULT};
+    refused.request_vote_result = (struct raft_request_vote_result){.version = 2, .term = 2};
+    solo_message(solo, SOLO_PEER(3), &refused); /* somebody is there: it may stand again */
+    solo_advance(solo, 3000);
+    assert_true(raft_current_term(&solo->group->raft) >= 3);
+}
+
+static void test_candidate_that_asks_again_can_win(void **state)
+{
+    struct solo *solo = *state;
+    solo_init(solo, 3);
+    for (unsigned i = 0; i < 40 && solo_count(solo, RAFT_REQUEST_VOTE, 2) == 0; i++) {
+        solo_advance(solo, 100);
+    }
+    struct raft_message granted = {.type = RAFT_REQUEST_VOTE_RESULT};
+    granted.request_vote_result =
+        (struct raft_request_vote_result){.version = 2, .term = 2, .vote_granted = true, .pre_vote = true};
+    solo_message(solo, SOLO_PEER(2), &granted);
+    solo_advance(solo, 5000);
+
+    granted.request_vote_result.pre_vote = false;
+    solo_message(solo, SOLO_PEER(3), &granted);
+    solo_turn(solo);
+
+    assert_int_equal(solo->group->raft.state, RAFT_LEADER);
+    assert_int_equal(raft_current_term(&solo->group->raft), 2);
+}
+
+/* Its own vote is not durable: the term's requests have not gone, and must not go by another way. */
+static void test_candidate_asks_nobody_again_before_its_vote_is_durable(void **state)
+{
+    struct solo *solo = *state;
+    solo_init(solo, 3);
+    fake_store_hold_votes(solo->store, true);
+    for (unsigned i = 0; i < 40 && solo_count(solo, RAFT_REQUEST_VOTE, 2) == 0; i++) {
+        solo_advance(solo, 100);
+    }
+    struct raft_message granted = {.type = RAFT_REQUEST_VOTE_RESULT};
+    granted.request_vote_result =
+        (struct raft_request_vote_result){.version = 2, .term = 2, .vote_granted = true, .pre_vote = true};
+    solo_message(solo, SOLO_PEER(2), &granted);
+    solo_turn(solo);
+    solo_forget_sent(solo);
+
+    solo_advance(solo, 5000);
+
+    assert_null(solo_last(solo, RAFT_REQUEST_VOTE, 0));
+    fake_store_hold_votes(solo->store, false);
+    solo_turn(solo);
+    assert_false(solo_last(solo, RAFT_REQUEST_VOTE, 2)->message.request_vote.pre_vote);
+}
 
 static void test_failover_after_a_refused_connection_is_fast(void **state)
 {
@@ -700,6 +806,7 @@ int main(void)
         TEST(test_apply_failure_hands_over_and_stops),
         TEST(test_sole_voter_takes_a_new_durable_term_at_each_start),
         TEST(test_transfer_asks_the_best_and_asks_again),
+        TEST(test_transfer_waits_for_who_is_behind_or_has_just_come_back),
         TEST(test_transfer_to_who_cannot_lead_is_refused),
         TEST(test_drain_hands_over_and_goes_on_doing_so),
         TEST(test_drain_does_not_wait_for_a_sole_voter),
@@ -708,6 +815,9 @@ int main(void)
         TEST(test_failed_disk_hands_over_closes_and_tells),
         TEST(test_failed_disk_votes_for_nobody),
         TEST(test_failed_disk_of_a_follower_stops_it_at_once),
+        TEST(test_candidate_that_hears_nothing_keeps_its_term_and_asks_again),
+        TEST(test_candidate_that_asks_again_can_win),
+        TEST(test_candidate_asks_nobody_again_before_its_vote_is_durable),
         TEST(test_failover_after_a_refused_connection_is_fast),
         TEST(test_failover_only_for_the_leaders_process),
         TEST(test_failover_is_given_up_when_the_leader_is_back),
