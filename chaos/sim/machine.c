@@ -82,17 +82,24 @@ static void on_failed(void *owner, const struct lq_err *err)
 
 static const struct lq_forming_events forming_events = {.done = on_done, .waiting = on_waiting, .failed = on_failed};
 
-/* Everybody has everybody's address. A connection with who is not that node, or no longer, ends. */
+/* What raft/transport.c does with it. Everybody has everybody's address. */
 static void on_peer(void *owner, const struct lq_catalog_node *node)
 {
-    const struct machine *machine = owner;
+    struct machine *machine = owner;
     struct world *world = machine->world;
     if (node->id > WORLD_NODES) {
         return;
     }
-    const struct lq_id *is = &world->machines[node->id - 1].identity.uuid;
-    if (node->state != LQ_NODE_ACTIVE || (!lq_id_is_zero(&node->uuid) && !lq_id_equal(&node->uuid, is))) {
+    struct lq_hello_seen *seen = &machine->seen[node->id - 1];
+    bool gone = node->state != LQ_NODE_ACTIVE;
+    bool known = !gone && !lq_id_is_zero(&node->uuid);
+    if (gone || (known && seen->uuid_known && !lq_id_equal(&seen->uuid, &node->uuid))) {
+        *seen = (struct lq_hello_seen){.boot_known = false};
         sim_break(world->sim, machine->node->id - 1, node->id - 1, false, 0);
+    }
+    if (known) {
+        seen->uuid = node->uuid;
+        seen->uuid_known = true;
     }
 }
 
@@ -466,7 +473,7 @@ bool machine_admit(struct sim_node *node, struct sim_node *other_node)
     struct lq_hello_seen *seen = &machine->seen[other_node->id - 1];
     struct lq_err err = {.text = ""};
     lightq_status status = lq_hello_judge(&self, &hello, &err);
-    if (status == LIGHTQ_OK) {
+    if (status == LIGHTQ_OK && !lq_hello_is_another(seen, &hello)) {
         status = lq_hello_compare(seen, &hello, &err);
     }
     if (status == LIGHTQ_OK && machine->meta != NULL) {

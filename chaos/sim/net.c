@@ -153,6 +153,7 @@ static void arrive_at_client(struct packet *packet)
         packet_free(packet);
         return;
     }
+    client->lines[packet->node].heard_us = world_now(packet->world);
     if (packet->reset) {
         lose_line(client, packet->node);
         packet_free(packet);
@@ -276,6 +277,7 @@ uint64_t client_send(struct client *client, unsigned node, uint16_t type, const 
                      uint64_t group, struct lq_slab *payload)
 {
     assert(client->lines[node].state == LINE_OPEN);
+    client->world->result.operations++;
     return send_to(client, node, type, message, group, payload);
 }
 

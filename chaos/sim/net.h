@@ -31,7 +31,7 @@ struct line {
     enum line_state state;
     lq_peer peer;
     unsigned boots; /* of the node, when it was opened */
-    uint64_t opened_us, said_us, out_us, in_us;
+    uint64_t opened_us, said_us, heard_us, out_us, in_us;
 };
 
 struct client {

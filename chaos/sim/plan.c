@@ -65,9 +65,8 @@ void plan_make(struct plan *plan, uint64_t seed, unsigned nodes, uint64_t span_u
     favourites |= UINT64_C(1) << FAULT_CRASH; /* there is always something to choose */
     for (unsigned i = 0; i < plan->count; i++) {
         struct fault *fault = &plan->at[i];
-        uint64_t spread = (LASTS_MAX_US - LASTS_MIN_US) * factor;
         fault->at_us = next_random(&random) % span_us;
-        fault->lasts_us = LASTS_MIN_US + next_random(&random) % spread;
+        fault->lasts_us = LASTS_MIN_US + next_random(&random) % (LASTS_MAX_US - LASTS_MIN_US);
         fault->kind = choose(&random, favourites);
         fault->a = (unsigned)(next_random(&random) % nodes);
         fault->b = (fault->a + 1 + (unsigned)(next_random(&random) % (nodes - 1))) % nodes;

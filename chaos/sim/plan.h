@@ -61,7 +61,7 @@ struct plan {
     unsigned count;
 };
 
-/* @dense: more of them, and longer ones. */
+/* @dense: twice as many. */
 void plan_make(struct plan *plan, uint64_t seed, unsigned nodes, uint64_t span_us, bool dense);
 const char *fault_name(enum fault_kind kind);
 void fault_print(const struct fault *fault, FILE *to);

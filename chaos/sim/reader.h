@@ -16,9 +16,9 @@ struct reader {
     uint64_t next; /* offset */
     uint64_t subscription, correlation;
     unsigned node;
-    uint64_t asked_us, heard_us, retry_us;
+    uint64_t asked_us, retry_us;
     uint64_t credit; /* messages that may come */
-    uint64_t end;    /* of the log, as last heard of */
+    uint64_t term;   /* the highest that was heard of: a leader of a lower one has been deposed */
     bool from_first; /* where the log begins, not at next */
     bool stopped;
 };

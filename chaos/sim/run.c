@@ -233,6 +233,7 @@ static void come_up(struct world *world)
 static void work(struct world *world)
 {
     world->working = true;
+    world->began_us = world_now(world);
     for (unsigned i = 0; i < WORLD_PRODUCERS; i++) {
         producer_init(&world->producers[i], world, i);
     }
@@ -275,6 +276,9 @@ static bool replicas_equal(struct world *world)
 
 static bool is_quiet(struct world *world)
 {
+    if (!keeper_settled(world) || !replicas_equal(world)) {
+        return false;
+    }
     for (unsigned i = 0; i < WORLD_PRODUCERS; i++) {
         if (!producer_idle(&world->producers[i])) {
             return waiting(world, "no answer for producer", i);
@@ -286,8 +290,7 @@ static bool is_quiet(struct world *world)
             return waiting(world, "not at the end: reader", i);
         }
     }
-    return keeper_settled(world) && replicas_equal(world) &&
-           (!keeper_busy(world) || waiting(world, "the operator is busy", 0));
+    return !keeper_busy(world) || waiting(world, "the operator is busy", 0);
 }
 
 static void note_replicas(struct world *world)

@@ -143,6 +143,12 @@ static bool on_disk(struct world *world, unsigned node, uint64_t group, uint64_t
     return lq_io_mem_durable_has(sim_node_at(world->sim, node)->disk, header, sizeof header);
 }
 
+/* Its disk is not what it was when it spoke, by our doing: then what it told counts. */
+static bool is_changed(const struct world *world, unsigned node)
+{
+    return world->machines[node].harmed || world->machines[node].restored;
+}
+
 /* Whether @id has it, as far as it told; a replica that is down is believed. */
 static bool holds(struct world *world, struct truth_group *group, lq_replica_id id, uint64_t index, uint64_t term)
 {
@@ -153,8 +159,8 @@ static bool holds(struct world *world, struct truth_group *group, lq_replica_id 
         return false;
     }
     const struct lq_rlog *log = at->store == NULL ? NULL : lq_store_find(at->store, group->id);
-    return log == NULL || lq_rlog_incarnation(log) != promise->incarnation || index < lq_rlog_first(log) ||
-           lq_rlog_term_at(log, index) == term;
+    return log == NULL || is_changed(world, node) || lq_rlog_incarnation(log) != promise->incarnation ||
+           index < lq_rlog_first(log) || lq_rlog_term_at(log, index) == term;
 }
 
 static bool trimmed(struct world *world, unsigned node, uint64_t group, uint64_t index)
@@ -178,7 +184,8 @@ static bool majority(struct world *world, struct truth_group *group, const struc
         }
         voters++;
         holding += holds(world, group, id, index, term) &&
-                   (!look || trimmed(world, node, group->id, index) || on_disk(world, node, group->id, index, term));
+                   (!look || is_changed(world, node) || trimmed(world, node, group->id, index) ||
+                    on_disk(world, node, group->id, index, term));
     }
     return holding * 2 > voters;
 }

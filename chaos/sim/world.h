@@ -55,7 +55,7 @@ struct world_options {
 struct world_result {
     char failure[1024]; /* "": it passed */
     uint64_t hash;
-    uint64_t operations; /* batches and subscriptions asked for, deliveries taken */
+    uint64_t operations; /* requests of clients, deliveries taken */
     uint64_t acknowledged, unknown, failed, reads, faults, elections, crashes, replaced, installs, trims, rebuilds;
     uint64_t durable_looked_at; /* acknowledgements whose bytes were looked for on the disks */
     uint64_t virtual_us;
@@ -80,6 +80,7 @@ struct world {
     uint64_t groups[WORLD_PARTITIONS];
     uint32_t logs[WORLD_PARTITIONS]; /* of the history */
     uint64_t retention_messages;     /* 0: all are kept */
+    uint64_t began_us;               /* the clients' work */
     bool working;                    /* new batches are made */
     bool faults_over;
     struct world_result result;
