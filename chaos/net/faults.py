@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from cluster import Broken, wait_for
 from place import run
 
 DELAY = pathlib.Path(__file__).resolve().parent / "delay.py"
+STILL_SECONDS = 10
 SMALL_HEAD = 200  # bytes behind the header of a segment or journal file: in its first records
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
@@ -78,13 +80,32 @@ def reset_connections(c, node):
 # ---- power and disks
 
 
+def is_still(pid):
+    """Whether no thread of a process that was sent SIGSTOP can run a line of its own any more: stopped, or in a system
+    call that it will not come back from."""
+    try:
+        threads = [path.read_text() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:
+        return False  # one has just ended: look again
+    return all(text.rpartition(")")[2].split()[0] in "TtDZX" for text in threads)
+
+
 def power(c, nodes):
-    """The machines lose power at one moment: what was not synced is gone. They are down then."""
+    """The machines lose power at one moment: what was not synced is gone. They are down then.
+
+    The processes stand still before the disks do. A process that went on would be told lies: an fdatasync that is under way
+    when ext4 is shut down may return success with its data gone (1 in 20, tried on Linux 6), as it never could on a machine
+    without power."""
     need_root(c)
     for node in nodes:
-        c.place.cut_power(node)
+        if node in c.running:
+            c.signal(node, signal.SIGSTOP)
     for node in nodes:
-        c.kill(node)
+        if node in c.running:
+            wait_for(lambda pid=c.pid(node): is_still(pid), f"node {node} standing still", STILL_SECONDS)
+    for node in nodes:
+        c.place.cut_power(node)
+    c.kill(*nodes)
     for node in nodes:
         c.place.unmount(node)
         c.place.mount(node)

@@ -193,7 +193,7 @@ class Recorder:
         if any(other == log and first_us <= when <= last_us for when, other in self.hand_overs):
             return "planned"
         for fault in self.faults:
-            if node in fault.nodes and fault.lasted_in(since_us, at_us):
+            if (node in fault.nodes or fault.majority) and fault.lasted_in(since_us, at_us):
                 return "fault"
         if any(begin <= at_us and end >= at_us - PLANNED_SECONDS * 1e6 for begin, end in self.stalls):
             return "stall"

@@ -32,14 +32,20 @@ class RecorderTest(unittest.TestCase):
         self.addCleanup(self.r.close)
         self.r.logs[5] = "t/0"
 
-    def fault(self, kind, nodes, begun_s, healed_s):
-        fault = self.r.fault(kind, nodes)
+    def fault(self, kind, nodes, begun_s, healed_s, majority=False):
+        fault = self.r.fault(kind, nodes, majority)
         fault.begun_us, fault.healed_us = begun_s * S, healed_s * S
         return fault
 
     def test_recorder_change_after_a_fault_of_the_leader_is_explained(self):
         self.fault("kill", [1], 10, 14)
         self.r.leads = [(1 * S, "t/0", 2, 1), (11 * S, "t/0", 3, 2)]
+
+        self.assertEqual(self.r.needless_changes(), [])
+
+    def test_recorder_leader_that_was_left_alone_is_explained(self):
+        self.fault("kill", [2, 3], 10, 12, majority=True)
+        self.r.leads = [(1 * S, "t/0", 2, 1), (13 * S, "t/0", 4, 1)]
 
         self.assertEqual(self.r.needless_changes(), [])
 
