@@ -44,6 +44,7 @@ struct fixture {
     unsigned kept_count;
     unsigned most_in_turn;     /* messages taken in by one turn */
     bool keep, echo;           /* what is done with it */
+    bool no_memory;            /* that may fail */
     bool answers, answers_now; /* it is told "no", and closed */
     unsigned closed;
 };
@@ -71,7 +72,10 @@ static inline void front_on_receive(void *owner, const struct lq_front_message *
                                    .payload = message->payload,
                                    .payload_size = message->payload == NULL ? 0 : (uint32_t)message->payload->size};
         lightq_status status = outlet->send(outlet, message->peer, &packet);
-        assert_true(status == LIGHTQ_OK || status == LIGHTQ_EBUSY);
+        assert_true(status == LIGHTQ_OK || status == LIGHTQ_EBUSY || (f->no_memory && status == LIGHTQ_ENOMEM));
+        if (status == LIGHTQ_ENOMEM) {
+            outlet->close(outlet, message->peer, LQ_CLOSE_NOW);
+        }
     }
     if (f->answers) {
         struct lq_packet packet = {.frame = "no", .frame_size = 2};

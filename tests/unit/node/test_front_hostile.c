@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 
+#include "tests/lib/alloc_fail.h"
+
 #define HUGE_BYTES 90000
 
 static int setup(void **state)
@@ -555,6 +557,55 @@ static void test_front_waiting_for_memory_loses_nothing(void **state)
     }
 }
 
+/* A connection, a message in two pieces, its echo. False: it was closed on the way. */
+static bool converse(struct fixture *f)
+{
+    static uint8_t payload[HUGE_BYTES], heard[HUGE_BYTES + 1024];
+    uint8_t ready[LQ_ZMTP_READY_BYTES];
+    size_t expected = LQ_ZMTP_GREETING_BYTES + lq_zmtp_ready_write(ready, "ROUTER") + 2 + 3 + 9 + sizeof payload;
+    size_t had = 0;
+    ssize_t size = 0;
+    int made = stranger(f);
+    say_greeting(made);
+    say(made, ready, lq_zmtp_ready_write(ready, "DEALER"));
+    say_frame(made, LQ_ZMTP_MORE, "one", 3);
+    say_head(made, 0, sizeof payload);
+    say(made, payload, 1000);
+    turn(f);
+    turn(f);
+    turn(f);
+    (void)send(made, payload + 1000, sizeof payload - 1000, MSG_NOSIGNAL); /* fails when it was closed */
+    UNTIL(f, had == expected || (size = recv(made, heard + had, sizeof heard - had, MSG_DONTWAIT)) == 0 ||
+                 (size < 0 && errno != EAGAIN) || (had += size > 0 ? (size_t)size : 0) == expected);
+    (void)close(made);
+    UNTIL(f, f->front->conns == NULL);
+    assert_int_equal(f->front->arriving_bytes, 0);
+    assert_int_equal(lq_front_queued_bytes(f->front), 0);
+    return had == expected;
+}
+
+static void test_front_without_memory_loses_connections_only(void **state)
+{
+    struct fixture *f = *state;
+    open_front(f);
+    f->echo = true;
+    f->no_memory = true;
+    bool failed = true;
+    unsigned lost = 0;
+    for (unsigned nth = 1; failed; nth++) {
+        assert_true(nth < 100);
+        lq_alloc_fail_at(nth);
+        bool heard = converse(f);
+        failed = lq_alloc_fail_end();
+
+        assert_true(heard || failed);
+        lost += !heard;
+        assert_true(converse(f)); /* as if nothing had been */
+    }
+
+    assert_in_range(lost, 5, 20);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -576,6 +627,7 @@ int main(void)
         TEST(test_front_slow_readers_together_are_bounded),
         TEST(test_front_announced_frames_do_not_use_up_memory),
         TEST(test_front_waiting_for_memory_loses_nothing),
+        TEST(test_front_without_memory_loses_connections_only),
     };
     return cmocka_run_group_tests_name("node front hostile", tests, NULL, NULL);
 }
