@@ -601,6 +601,7 @@ static void test_failover_only_for_the_leaders_process(void **state)
     solo_init(solo, 3);
     solo_follow(solo, SOLO_PEER(2), 2);
 
+    solo->connected[2] = solo->connected[3] = false;
     lq_host_link_events.down(solo->host, 2, false); /* silent, not gone */
     lq_host_link_events.down(solo->host, 3, true);  /* not the leader */
     for (unsigned i = 0; i < 5; i++) {
