@@ -95,6 +95,28 @@ class ShardsTest(unittest.TestCase):
         c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
         c.check(["acked", "acked2"], ["log"])
 
+    def test_shards_replaced_directory_ends_with_its_node(self):
+        c = self.start(3)
+        c.lightq("topic", "create", "t", "--partitions", 6)
+        c.script("stop", 3)
+        old = c.folder / "old"
+        shutil.copytree(c.folder / "cluster" / "n3" / "data", old)
+        c.script("wipe", 3)
+        c.script("start", 3)
+        c.script("stop", 3)
+
+        # Whichever shard is told so first, all of them end.
+        ended = subprocess.run(
+            [BIN / "lightqd", "--data", old, "--node-id", "3", "--set", "shards=3", "--listen",
+             f"127.0.0.1:{self.base() + 20}", "--peer-listen", f"127.0.0.1:{self.base() + 120}",
+             "--seeds", ",".join(f"127.0.0.1:{self.base() + 100 + 10 * i}" for i in range(3)), "--expect", "3"],
+            capture_output=True, text=True, check=False, timeout=60 * SLOW)
+
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertIn("was replaced", ended.stderr.splitlines()[-1])
+        c.script("start", 3)
+        self.wait_all_led("t", 6)
+
     def test_shards_any_port_takes_any_request(self):
         c = self.start(3)
         base = self.base()
