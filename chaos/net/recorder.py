@@ -15,7 +15,7 @@ PROBE_SECONDS = 0.2
 STALLED_SECONDS = 0.4  # this program slept, or waited for the disk below all, that long: elections prove nothing then
 RETURN_SECONDS = 10.0  # how long behind a return a change of leader is put down to it
 PLANNED_SECONDS = 5.0  # how long behind a hand-over
-SEEN_SECONDS = 1.0  # logs are read one after the other: what came first may be seen last
+SEEN_SECONDS = 1.0  # logs are read one after the other, and faults noted when they are sure: what came first may be seen last
 CATALOG = "catalog/0"  # the log of group 0
 
 
@@ -193,7 +193,7 @@ class Recorder:
         if any(other == log and first_us <= when <= last_us for when, other in self.hand_overs):
             return "planned"
         for fault in self.faults:
-            if (node in fault.nodes or fault.majority) and fault.lasted_in(since_us, at_us):
+            if (node in fault.nodes or fault.majority) and fault.lasted_in(since_us, last_us):
                 return "fault"
         if any(begin <= at_us and end >= at_us - PLANNED_SECONDS * 1e6 for begin, end in self.stalls):
             return "stall"

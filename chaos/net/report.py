@@ -49,8 +49,9 @@ def row(name, verdict, needless, said):
     if verdict is None:
         return ROW.format(name, *["-"] * 10, said)
     checkers, recovery = verdict["checkers"], verdict["recovery"]
-    return ROW.format(name, len(recovery["faults"]), verdict["attempted"], verdict["acknowledged"], verdict["unknown"],
-                      checkers["lost"]["violations"] + checkers["unproven"]["violations"],
+    # What one reader got and the last one did not is lost too.
+    lost = max(checkers["lost"]["violations"] + checkers["unproven"]["violations"], checkers["unseen"]["violations"])
+    return ROW.format(name, len(recovery["faults"]), verdict["attempted"], verdict["acknowledged"], verdict["unknown"], lost,
                       checkers["doubled"]["violations"], checkers["unexpected"]["violations"],
                       seconds(recovery["p50_us"]), seconds(recovery["max_us"]), "-" if needless is None else needless,
                       said)

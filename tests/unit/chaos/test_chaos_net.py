@@ -49,6 +49,13 @@ class RecorderTest(unittest.TestCase):
 
         self.assertEqual(self.r.needless_changes(), [])
 
+    def test_recorder_fault_that_is_noted_a_little_late_explains(self):
+        self.fault("isolate", [3], 2, 9)
+        self.fault("eio", [1], 10, 14)
+        self.r.leads = [(1 * S, "t/0", 2, 1), (10 * S - 20000, "t/0", 3, 2)]
+
+        self.assertEqual(self.r.needless_changes(), [])
+
     def test_recorder_change_after_a_return_is_found(self):
         self.fault("pause", [1], 10, 14)
         self.r.leads = [(1 * S, "t/0", 2, 1), (11 * S, "t/0", 3, 2), (15 * S, "t/0", 4, 1)]
@@ -167,6 +174,12 @@ class ReportTest(unittest.TestCase):
         _, verdict = self.judged("reader r final\nattempt 1 p 0 t/0 a\nok 2 p 0 t/0 0 1\nend 3 t/0 0\n")
 
         self.assertTrue(any(line.startswith("lost 1") for line in report.violations(verdict)))
+
+    def test_report_message_that_the_last_reader_does_not_get_is_lost(self):
+        _, verdict = self.judged("reader r subscriber\nreader f final\nattempt 1 p 0 t/0 a\nok 2 p 0 t/0 0 1\n"
+                                 "read 3 r t/0 0 p 0 a\nattempt 4 p 1 t/0 b\nok 5 p 1 t/0 0 2\nread 9 f t/0 0 p 1 b\n")
+
+        self.assertEqual(report.row("x", verdict, 0, "FAILED").split()[5], "1")
 
     def test_report_history_of_nothing_does_not_pass(self):
         _, verdict = self.judged("attempt 1 p 0 t/0 a\n")
