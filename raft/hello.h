@@ -55,7 +55,7 @@ struct lq_hello {
     uint32_t node, to;
     struct lq_id cluster, uuid;
     uint64_t boot_count, boot_nonce;
-    uint32_t admission; /* 0: belongs to no cluster, or does not say */
+    uint32_t admission;           /* 0: belongs to no cluster, or does not say */
     char text[LQ_ERR_TEXT_BYTES]; /* "" but in an answer that refuses */
 };
 

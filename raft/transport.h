@@ -60,8 +60,8 @@ struct lq_transport_events {
     /* @node refuses us, or we refuse what answers at its address. EIDENTITY may mean that we are the wrong one. May be
      * NULL. @sentence borrowed. It is tried again as after any loss. */
     void (*rejected)(void *owner, uint32_t node, lightq_status status, const char *sentence);
-    /* @node answers that our data directory was replaced (EREPLACED), so that it is of no use to go on. Before rejected.
-     * May be NULL. */
+    /* @node answers that our data directory was replaced (EREPLACED), so that it is of no use to go on. Before
+     * rejected. May be NULL. */
     void (*replaced)(void *owner, uint32_t node, const char *sentence);
     void *owner; /* what identify, rejected and replaced are given: the node */
 };

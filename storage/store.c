@@ -11,7 +11,6 @@
 #include "storage/flush.h"
 #include "storage/store_private.h"
 
-
 /* ---- groups that ever were ---- */
 
 struct lq_known *lq_store_known(const struct lq_store *store, uint64_t group)

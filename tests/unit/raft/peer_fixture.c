@@ -81,6 +81,13 @@ static void on_rejected(void *owner, uint32_t peer, lightq_status status, const 
     strncpy(node->rejected_text, sentence, sizeof node->rejected_text - 1);
 }
 
+static void on_replaced(void *owner, uint32_t peer, const char *sentence)
+{
+    (void)peer;
+    (void)sentence;
+    ((struct node *)owner)->replacements++;
+}
+
 static void on_node_closed(void *data)
 {
     struct node *node = data;
@@ -156,6 +163,7 @@ void node_start(struct node *node, uint16_t port)
         .link_owner = node,
         .identify = node->use_identify ? on_identify : NULL,
         .rejected = on_rejected,
+        .replaced = on_replaced,
         .owner = node,
     };
     assert_int_equal(lq_transport_new(&node->options, &node->net->loop, lq_clock_system(), &node->transport, &err),

@@ -35,7 +35,7 @@ struct node {
     struct lq_transport_options options;
     struct got *got;
     size_t got_count;
-    unsigned ups, downs, refused_downs, rejections;
+    unsigned ups, downs, refused_downs, rejections, replacements;
     uint32_t last_up, last_down;
     lightq_status rejected_status;
     char rejected_text[LQ_ERR_TEXT_BYTES];

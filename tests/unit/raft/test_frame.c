@@ -399,6 +399,7 @@ static struct lq_hello sample_hello(void)
                              .to = 4,
                              .boot_count = UINT64_MAX,
                              .boot_nonce = 5,
+                             .admission = 0xcccccccc,
                              .text = "not you"};
     memset(hello.cluster.bytes, 0xaa, sizeof hello.cluster.bytes);
     memset(hello.uuid.bytes, 0xbb, sizeof hello.uuid.bytes);
@@ -415,7 +416,8 @@ static void test_hello_comes_out_the_same(void **state)
     uint32_t size = lq_hello_put(bytes, &hello);
     assert_int_equal(lq_hello_get(bytes, size, LQ_HELLO_ANSWER, &back, NULL), LIGHTQ_OK);
 
-    assert_int_equal(size, LQ_HELLO_FIXED_BYTES + LQ_ERR_TEXT_BYTES - 1);
+    assert_int_equal(size, LQ_HELLO_FIXED_BYTES + LQ_ERR_TEXT_BYTES - 1 + 4);
+    assert_int_equal(back.admission, 0xcccccccc);
     assert_int_equal(back.kind, hello.kind);
     assert_int_equal(back.status, hello.status);
     assert_int_equal(back.shard, 2);
@@ -451,6 +453,7 @@ static void test_hello_that_is_bad_is_refused(void **state)
 {
     (void)state;
     struct lq_hello hello = sample_hello();
+    hello.admission = 0; /* it may be left out */
     uint8_t good[LQ_HELLO_BYTES_MAX], bad[LQ_HELLO_BYTES_MAX];
     uint32_t size = lq_hello_put(good, &hello);
 

@@ -157,8 +157,37 @@ static void test_transport_identify_decides_about_everybody(void **state)
     expect_refused(net, a, &hello, LIGHTQ_ENOTREADY, "the catalog does not want node 10");
 }
 
+/* The catalog has read on: another directory is the node now, whatever was seen of the one before. */
+static void test_transport_another_directory_that_identify_accepts_takes_its_place(void **state)
+{
+    struct net *net = *state;
+    struct node *a = net_node(net, 1);
+    a->use_identify = true;
+    node_start(a, 0);
+    int fd = raw_connect_as(net, a, 2);
+    struct lq_hello hello = raw_hello(2, 1), answer;
+    hello.uuid = id_of(33);
+    hello.boot_count = 1; /* of its own count, lower than the other's */
+    hello.admission = 4;
+
+    int later = raw_connect(net, lq_transport_port(a->transport));
+    raw_send_hello(later, &hello);
+    raw_receive_hello(net, later, LQ_HELLO_ANSWER, &answer);
+    assert_int_equal(answer.status, LIGHTQ_OK);
+    WAIT_UNTIL(net, raw_is_closed(fd));
+
+    a->identify_status = LIGHTQ_EIDENTITY;
+    hello.uuid = id_of(34);
+    expect_refused(net, a, &hello, LIGHTQ_EIDENTITY, "the catalog does not want node 2");
+    a->identify_status = LIGHTQ_OK;
+    hello.uuid = id_of(33), hello.boot_nonce++; /* and its starts are counted as any node's */
+    expect_refused(net, a, &hello, LIGHTQ_EIDENTITY, "another process had that number");
+    assert_false(raw_is_closed(later));
+}
+
 /* Node 1 connects to a listener of ours and gets @answer. */
-static void expect_rejected(struct net *net, struct lq_hello answer, lightq_status status, const char *text)
+static void expect_rejected_as(struct net *net, struct lq_hello answer, lightq_status status, const char *text,
+                               unsigned replacements)
 {
     struct node *a = net_node(net, 1);
     uint16_t port;
@@ -175,6 +204,7 @@ static void expect_rejected(struct net *net, struct lq_hello answer, lightq_stat
     WAIT_UNTIL(net, a->rejections == 1);
 
     assert_int_equal(a->rejected_status, status);
+    assert_int_equal(a->replacements, replacements);
     if (strstr(a->rejected_text, text) == NULL) {
         fail_msg("'%s' does not speak of '%s'", a->rejected_text, text);
     }
@@ -183,6 +213,26 @@ static void expect_rejected(struct net *net, struct lq_hello answer, lightq_stat
     node_close(a);
     net->count--; /* its place is used again */
     free(a->got);
+}
+
+static void expect_rejected(struct net *net, struct lq_hello answer, lightq_status status, const char *text)
+{
+    expect_rejected_as(net, answer, status, text, 0);
+}
+
+static void test_transport_only_its_own_cluster_can_say_that_a_node_was_replaced(void **state)
+{
+    struct net *net = *state;
+    struct lq_hello answer = raw_hello(2, 1);
+    answer.kind = LQ_HELLO_ANSWER;
+    answer.status = LIGHTQ_EREPLACED;
+    strcpy(answer.text, "node 1 was replaced");
+
+    expect_rejected_as(net, answer, LIGHTQ_EREPLACED, "was replaced", 1);
+    answer.cluster = id_of(8);
+    expect_rejected_as(net, answer, LIGHTQ_EREPLACED, "was replaced", 0);
+    answer.cluster = (struct lq_id){.bytes = {0}};
+    expect_rejected_as(net, answer, LIGHTQ_EREPLACED, "was replaced", 0);
 }
 
 static void test_transport_answer_is_judged_like_a_hello(void **state)
@@ -580,6 +630,8 @@ int main(void)
         TEST(test_transport_hello_for_another_place_is_refused),
         TEST(test_transport_hello_of_a_stranger_is_refused),
         TEST(test_transport_identify_decides_about_everybody),
+        TEST(test_transport_another_directory_that_identify_accepts_takes_its_place),
+        TEST(test_transport_only_its_own_cluster_can_say_that_a_node_was_replaced),
         TEST(test_transport_answer_is_judged_like_a_hello),
         TEST(test_transport_bytes_that_are_no_hello_close_the_connection),
         TEST(test_transport_lengths_beyond_the_limit_close_the_connection),
