@@ -23,7 +23,7 @@
 struct settings {
     uint64_t first, last;
     uint64_t seconds; /* 0: any */
-    bool safety, liveness, trace, plan, shrink, twice, single;
+    bool safety, liveness, trace, plan, shrink, twice, single, until_failure;
     const char *file;
 };
 
@@ -192,19 +192,22 @@ static int shrink(const struct settings *settings, uint64_t seed, enum world_mod
 
 /* ---- many */
 
-static bool time_is_over(const struct settings *settings, const struct totals *totals)
+static bool is_over(const struct settings *settings, const struct totals *totals)
 {
     uint64_t now_us = lq_clock_monotonic_us(lq_clock_system());
+    if (settings->until_failure && totals->failed != 0) {
+        return true;
+    }
     return settings->seconds != 0 && now_us - totals->began_us >= settings->seconds * WORLD_SECOND;
 }
 
 static void run_range(const struct settings *settings, struct totals *totals)
 {
-    for (uint64_t seed = settings->first; seed <= settings->last && !time_is_over(settings, totals); seed++) {
+    for (uint64_t seed = settings->first; seed <= settings->last && !is_over(settings, totals); seed++) {
         if (settings->safety) {
             run_one(settings, totals, seed, WORLD_SAFETY);
         }
-        if (settings->liveness) {
+        if (settings->liveness && !is_over(settings, totals)) {
             run_one(settings, totals, seed, WORLD_LIVENESS);
         }
     }
@@ -305,7 +308,7 @@ static bool parse(int argc, char **argv, struct settings *settings)
 {
     static const char usage[] = "usage: %s --seeds A..B|fresh | --seed N | --file PATH\n"
                                 "       [--time SECONDS] [--mode safety|liveness|both] [--trace] [--plan] [--shrink] "
-                                "[--twice]\n";
+                                "[--twice] [--first]\n";
     bool good = argc > 1;
     for (int i = 1; i < argc && good; i++) {
         if (strcmp(argv[i], "--trace") == 0) {
@@ -316,6 +319,8 @@ static bool parse(int argc, char **argv, struct settings *settings)
             settings->shrink = true;
         } else if (strcmp(argv[i], "--twice") == 0) {
             settings->twice = true;
+        } else if (strcmp(argv[i], "--first") == 0) {
+            settings->until_failure = true;
         } else {
             good = i + 1 < argc && parse_value(argv[i], argv[i + 1], settings);
             i++;

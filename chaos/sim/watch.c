@@ -59,6 +59,12 @@ static void committed(struct sim_node *node, struct truth_group *group, lq_repli
     truth_committed(world, group, index, term);
     const struct lq_group *raft = lq_host_find(node->host, group->id);
     if (raft != NULL && lq_group_leads(raft) && term != 0) {
+        if (term != raft_current_term(&raft->raft)) { /* Raft, section 5.4.2 */
+            sim_fail(world->sim,
+                     "group %" PRIu64 ": node %u counts entry %" PRIu64 " of term %" PRIu64
+                     " as committed, and leads term %" PRIu64,
+                     group->id, node->id, index, term, (uint64_t)raft_current_term(&raft->raft));
+        }
         watch_durable(world, group->id, index, term);
     }
 }
