@@ -265,6 +265,7 @@ class ShardsTest(unittest.TestCase):
 
         for number in (signal.SIGTERM, signal.SIGINT):
             node = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(node.kill)  # nothing when it has ended
             self.assertRegex(node.stdout.readline(), "^ready ")
             c.lightq(*servers, "topic", "create", f"t{number}", "--partitions", 8)
             c.lightq(*servers, "produce", f"t{number}", "--count", 1000, "--size", 10)
@@ -274,6 +275,7 @@ class ShardsTest(unittest.TestCase):
 
         waiting = subprocess.Popen([*words, "--data", c.folder / "other", "--seeds", f"127.0.0.1:{base + 5}"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(waiting.kill)
         while "looking for a cluster" not in waiting.stderr.readline():
             self.assertIsNone(waiting.poll())
         waiting.send_signal(signal.SIGTERM)
