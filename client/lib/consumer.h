@@ -45,8 +45,9 @@ struct lq_feed {
     uint64_t io_generation;
     int64_t next_offset; /* the next that must come; unknown until the leader has said */
     struct lightq_start io_start;
-    bool stopped;                             /* nothing is asked before the next seek */
-    bool ended_told;                          /* END was told and nothing came since */
+    uint64_t term;   /* the highest heard of: a leader of a lower one was deposed and does not know it */
+    bool stopped;    /* nothing is asked before the next seek */
+    bool ended_told; /* END was told and nothing came since */
     int64_t credit_messages, credit_bytes;    /* what the server has left */
     uint64_t pending_messages, pending_bytes; /* delivered and not done with */
     uint64_t retry_us, backoff_us;

@@ -211,6 +211,7 @@ static void on_deliver(struct lq_stream *stream, const Lightq__Wire__Deliver *de
     feed->pending_bytes += size;
     feed->next_offset = behind;
     feed->ended_told = false;
+    feed->term = deliver->term > feed->term ? deliver->term : feed->term;
     lq_fetcher_deliver(consumer_of(feed), parcel);
     if ((uint64_t)behind >= deliver->log_end) {
         tell_end(feed);
@@ -229,6 +230,7 @@ static void on_subscribed(struct lq_feed *feed, const Lightq__Wire__SubscribeAns
     }
     feed->backoff_us = 0;
     feed->next_offset = (int64_t)answer->offset;
+    feed->term = answer->term > feed->term ? answer->term : feed->term;
     pthread_mutex_lock(&consumer->lock);
     if (!feed->restart && !feed->fixed) {
         feed->fixed = true;
@@ -242,6 +244,13 @@ static void on_subscribed(struct lq_feed *feed, const Lightq__Wire__SubscribeAns
     lq_feed_credit(feed, 0, 0);
 }
 
+/* It led until lately, and ends before what has been delivered since by others: of the end it knows nothing. */
+static bool is_deposed(const struct lq_feed *feed, const Lightq__Wire__SubscribeAnswer *answer)
+{
+    return feed->next_offset != LQ_POSITION_UNKNOWN && answer->term < feed->term &&
+           answer->log_end < (uint64_t)feed->next_offset;
+}
+
 static void on_answer(struct lq_request *request, struct lq_reply *reply)
 {
     struct lq_feed *feed = lq_container(request, struct lq_feed, request);
@@ -251,6 +260,11 @@ static void on_answer(struct lq_request *request, struct lq_reply *reply)
         return;
     }
     lq_feed_close(feed, !reply->answered);
+    if (reply->status == LIGHTQ_EOUTOFRANGE && answer != NULL && is_deposed(feed, answer)) {
+        try_again(feed, LIGHTQ_ENOTLEADER, NULL);
+        lq_feed_pump(feed);
+        return;
+    }
     if (reply->status == LIGHTQ_EOUTOFRANGE && answer != NULL) {
         char text[TEXT_BYTES];
         snprintf(text, sizeof text, "the offset is not there: the log holds %llu to %llu",

@@ -39,6 +39,7 @@ enum fake_action {
     FAKE_BAD_CRC,      /* DELIVER: a bit of the payload is wrong */
     FAKE_SKIP,         /* DELIVER: one batch is left out */
     FAKE_TWICE,        /* DELIVER: it comes twice */
+    FAKE_DEPOSED,      /* SUBSCRIBE: as the leader of term 1 with an empty log, who does not know that it was deposed */
 };
 
 /* What happens to the next messages of a type. DELIVER is what the node sends; all others are what comes to it. */

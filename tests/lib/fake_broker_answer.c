@@ -331,19 +331,24 @@ static void on_bye(struct fake_node *node, size_t session)
 }
 
 static void on_subscribe(struct fake_node *node, size_t session, struct lq_envelope *answer,
-                         const Lightq__Wire__Subscribe *in)
+                         const Lightq__Wire__Subscribe *in, enum fake_action action)
 {
     Lightq__Wire__SubscribeAnswer out = LIGHTQ__WIRE__SUBSCRIBE_ANSWER__INIT;
     Lightq__Wire__Leader leader;
     struct fake_partition *partition = find_partition(node->cluster, &in->topic, in->partition);
     if (partition == NULL) {
         out.status = LIGHTQ_ENOTFOUND;
+    } else if (action == FAKE_DEPOSED) {
+        out.status = LIGHTQ_EOUTOFRANGE;
+        out.subscription = in->subscription;
+        out.term = 1; /* the first */
     } else if (partition->leader != node->id) {
         out.status = LIGHTQ_ENOTLEADER;
         put_leader(node, partition, &leader);
         out.leader = &leader;
     } else {
         out.offset = resolve(partition, in->start);
+        out.term = partition->term;
         out.log_start = partition->start;
         out.log_end = partition->end;
         out.subscription = in->subscription;
@@ -539,7 +544,7 @@ static void answer_it(struct fake_node *node, size_t session, const struct lq_en
         on_produce(node, session, &answer, body, payload, payload_size);
         break;
     case LQ_MESSAGE_SUBSCRIBE:
-        on_subscribe(node, session, &answer, body);
+        on_subscribe(node, session, &answer, body, rule->action);
         break;
     case LQ_MESSAGE_UNSUBSCRIBE:
         stream = find_stream(node, session, ((const Lightq__Wire__Unsubscribe *)body)->subscription);

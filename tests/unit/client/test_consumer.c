@@ -494,6 +494,25 @@ static void test_consumer_trimmed_offset_is_an_error_until_seek(void **state)
     expect_offsets(r, 15, 5);
 }
 
+/* CASES E5: a leader that does not know yet that it was deposed may end before what others have delivered. */
+static void test_consumer_deposed_leader_is_not_believed_about_the_end(void **state)
+{
+    struct reading *r = *state;
+    fake_cluster_lead(r->f->cluster, "t", 0, 1); /* not the first term any more */
+    append_batches(r, 2, 5);
+    subscribe(r, 0, &from_begin);
+    expect_offsets(r, 0, 10);
+    unsigned asked = fake_cluster_seen(r->f->cluster, LQ_MESSAGE_SUBSCRIBE);
+
+    fake_cluster_rule(r->f->cluster,
+                      (struct fake_rule){.type = LQ_MESSAGE_SUBSCRIBE, .times = 2, .action = FAKE_DEPOSED});
+    fake_cluster_lead(r->f->cluster, "t", 0, 2);
+    append_batches(r, 1, 5);
+
+    expect_offsets(r, 10, 5); /* an error would end the test */
+    assert_true(fake_cluster_seen(r->f->cluster, LQ_MESSAGE_SUBSCRIBE) >= asked + 3);
+}
+
 static void test_consumer_deleted_topic_is_told(void **state)
 {
     struct reading *r = *state;
@@ -613,6 +632,7 @@ int main(void)
         WITH_FIXTURE(test_consumer_damaged_delivery_is_fetched_again),
         WITH_FIXTURE(test_consumer_damaged_batch_is_told_and_seek_goes_on),
         WITH_FIXTURE(test_consumer_trimmed_offset_is_an_error_until_seek),
+        WITH_FIXTURE(test_consumer_deposed_leader_is_not_believed_about_the_end),
         WITH_FIXTURE(test_consumer_deleted_topic_is_told),
         WITH_FIXTURE(test_consumer_refused_subscription_is_told),
         WITH_FIXTURE(test_consumer_is_refused_after_fork),
