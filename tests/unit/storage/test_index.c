@@ -201,6 +201,39 @@ static void test_index_checkpoint_without_state_is_sound(void **state)
     free(blob);
 }
 
+/* Sound, of a segment with that name, length and last entry's index, but not of these entries: as one would be that a
+ * cut left behind. */
+static void test_index_of_the_entries_before_a_cut_is_not_trusted(void **state)
+{
+    struct fixture *f = *state;
+    char path[128];
+    uint8_t *old = NULL;
+    size_t size = 0;
+    f->options.segment_bytes = 1024;
+    fixture_open(f);
+    struct lq_rlog *log = fixture_create(f, 7, NULL);
+    assert_int_equal(append(log, 12, 1, 200), LIGHTQ_OK);
+    fixture_settle(f);
+    group_path(path, sizeof path, 7, 1, ".idx");
+    assert_int_equal(lq_io_mem_read_file(f->mem, path, &old, &size), LIGHTQ_OK);
+    assert_int_equal(lq_rlog_cut(log, 3), LIGHTQ_OK);
+    assert_int_equal(append(log, 10, 2, 200), LIGHTQ_OK);
+    fixture_settle(f);
+    fixture_close(f);
+    assert_int_equal(lq_io_mem_overwrite(f->mem, path, 0, old, size), LIGHTQ_OK);
+    assert_int_equal(lq_io_mem_cut_file(f->mem, path, size), LIGHTQ_OK);
+    free(old);
+
+    fixture_open(f);
+
+    log = lq_store_find(f->store, 7);
+    assert_int_equal(lq_rlog_health(log), LQ_RLOG_HEALTHY);
+    assert_int_equal(lq_rlog_last(log), 12);
+    assert_int_equal(lq_rlog_term_at(log, 2), 1);
+    assert_int_equal(lq_rlog_term_at(log, 3), 2);
+    check_log(f, log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +245,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_index_checkpoint_comes_back_and_refuses_flips, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_index_checkpoint_without_state_is_sound, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_index_of_the_entries_before_a_cut_is_not_trusted, fixture_setup,
+                                        fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "client/base/buf.h"
 #include "client/base/crc.h"
 #include "storage/journal.h"
+#include "storage/segment.h"
 #include "store_fixture.h"
 
 #define GROUPS    4
@@ -338,6 +339,36 @@ static void test_recover_shortened_files_never_shorten_the_log(void **state)
         }
     }
     lq_io_mem_image_free(image);
+}
+
+/* What a power cut could leave of an entry that followed another one: its index and term fit, what it says of the entry
+ * before does not. */
+static void test_recover_entry_that_followed_another_one_is_not_taken(void **state)
+{
+    struct fixture *f = *state;
+    char path[128];
+    for (uint64_t prev_term = 1; prev_term <= 2; prev_term++) {
+        fixture_open(f);
+        struct lq_rlog *log = fixture_create(f, 7, NULL);
+        assert_int_equal(append(log, 2, 1, 100), LIGHTQ_OK);
+        assert_int_equal(append(log, 1, 2, 100), LIGHTQ_OK);
+        fixture_settle(f);
+        fixture_close(f);
+        struct lq_entry_ref ref = make_entry(7, 4, 3, prev_term, 100, LQ_ENTRY_COMMAND);
+        assert_int_equal(lq_io_mem_overwrite(f->mem, group_path(path, sizeof path, 7, 1, ".log"),
+                                             LQ_SEGMENT_HEADER_BYTES + 3 * ref.size, lq_entry_ref_bytes(&ref),
+                                             ref.size),
+                         LIGHTQ_OK);
+        lq_slab_unref(ref.slab);
+
+        fixture_open(f);
+
+        log = lq_store_find(f->store, 7);
+        assert_int_equal(lq_rlog_health(log), LQ_RLOG_HEALTHY);
+        assert_int_equal(lq_rlog_last(log), prev_term == 2 ? 4 : 3); /* entry 3 is of term 2 */
+        fixture_close(f);
+        assert_int_equal(lq_io_mem_remove(f->mem, ""), LIGHTQ_OK);
+    }
 }
 
 static void test_recover_missing_segment_is_damage(void **state)
@@ -743,6 +774,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_recover_flips_of_entries_in_the_journal_are_damage_of_their_log,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_recover_shortened_files_never_shorten_the_log, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_recover_entry_that_followed_another_one_is_not_taken, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_recover_missing_segment_is_damage, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_recover_missing_indexes_are_made_again, fixture_setup, fixture_teardown),
