@@ -601,9 +601,10 @@ static void test_failover_only_for_the_leaders_process(void **state)
     solo_init(solo, 3);
     solo_follow(solo, SOLO_PEER(2), 2);
 
-    solo->connected[2] = solo->connected[3] = false;
+    lq_host_link_events.down(solo->host, 3, true); /* not the leader */
+    assert_true(solo->group->failover_ms == LQ_NEVER);
+    solo->connected[2] = false;
     lq_host_link_events.down(solo->host, 2, false); /* silent, not gone */
-    lq_host_link_events.down(solo->host, 3, true);  /* not the leader */
     for (unsigned i = 0; i < 5; i++) {
         solo_advance(solo, 100);
         solo_beat(solo, SOLO_PEER(2), 2, 1, 1, 1);
