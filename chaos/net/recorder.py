@@ -8,7 +8,8 @@ import threading
 import time
 
 LEADS = re.compile(rb'msg="?leads"? group=(\d+) term=(\d+)')
-HANDS_OVER = re.compile(rb'(?:leadership is handed over|handing leadership over)" group=(\d+)')
+# Why a leader gives up: it hands over, or its disk failed it. Other checks say whether that was right.
+HANDS_OVER = re.compile(rb'(?:leadership is handed over|handing leadership over|this replica stops)" group=(\d+)')
 LOOK_SECONDS = 0.05
 SAMPLE_SECONDS = 1.0
 PROBE_SECONDS = 0.2

@@ -106,20 +106,22 @@ class RecorderTest(unittest.TestCase):
         log.write_text('ts=2026 level=info module=group at=raft/group.c:1 thread=1 msg=leads group=5 term=7\n'
                        'ts=2026 level=info module=watch msg="leadership is handed over" group=5 term=7\n'
                        'ts=2026 level=info module=group msg=leads group=99 term=1\n'
+                       'ts=2026 level=error module=watch msg="this replica stops" group=5 status=ECORRUPT why=rot\n'
                        'msg="leads group=5 term', encoding="ascii")
         self.r.ended.set()
 
         self.r.follow_forever({2: log})
 
         self.assertEqual([lead[1:] for lead in self.r.leads], [("t/0", 7, 2)])
-        self.assertEqual([log for _, log in self.r.hand_overs], ["t/0"])
+        self.assertEqual([log for _, log in self.r.hand_overs], ["t/0", "t/0"])
         self.r.close()
         self.assertRegex(self.path.read_text(encoding="ascii"), r"leader \d+ n2 t/0 7 n2\n")
 
     def test_recorder_log_lines_are_those_that_nodes_write(self):
         source = (ROOT / "raft" / "group.c").read_text() + (ROOT / "raft" / "watch.c").read_text()
 
-        for message in ('"leads", "group"', '"leadership is handed over", "group"', 'handing leadership over", "group"'):
+        for message in ('"leads", "group"', '"leadership is handed over", "group"', 'handing leadership over", "group"',
+                        '"this replica stops", "group"'):
             self.assertIn(message, source)
 
     def test_recorder_wiped_node_is_another_observer(self):
