@@ -16,12 +16,14 @@
 #include "node/front_internal.h"
 #include "node/listen.h"
 
-#define TURN_MESSAGES_MAX    512                /* taken in before the rest of the loop has its turn; */
-#define TURN_BYTES_MAX       (4u * 1024 * 1024) /* the same, in bytes; both may be passed by one read */
-#define ACCEPTS_MAX          64                 /* in one turn */
-#define HANDSHAKE_MS         10000              /* who has not finished it by then is closed */
-#define PING_MS              5000               /* one not heard for so long is asked for a sign of life */
-#define SILENCE_MS           20000              /* one not heard for so long is closed */
+/* Taken in before the rest of the loop has its turn; both may be passed by one read. So little, because what was taken
+ * in goes to disks and peers at the end of the turn, while the next is read. */
+#define TURN_MESSAGES_MAX    512
+#define TURN_BYTES_MAX       (256u * 1024)
+#define ACCEPTS_MAX          64    /* in one turn */
+#define HANDSHAKE_MS         10000 /* who has not finished it by then is closed */
+#define PING_MS              5000  /* one not heard for so long is asked for a sign of life */
+#define SILENCE_MS           20000 /* one not heard for so long is closed */
 #define TICK_MS              1000
 #define TICKS_PER_TIME       4    /* of the shortest of the times above */
 #define ARRIVING_MS          1000 /* a message may arrive so long when others wait for its memory */

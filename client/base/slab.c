@@ -3,9 +3,11 @@
 #include "client/base/slab.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 
-#define ALIGNMENT_BYTES 64 /* a cache line; also enough for vector loads */
+#define ALIGNMENT_BYTES 64                                        /* a cache line; also enough for vector loads */
+#define SLACK_BYTES     (ALIGNMENT_BYTES - _Alignof(max_align_t)) /* what aligning malloc's block may cost */
 
 _Static_assert(sizeof(struct lq_slab) <= ALIGNMENT_BYTES, "the head fits in front of the bytes");
 
@@ -14,18 +16,23 @@ struct lq_slab *lq_slab_new(size_t size)
     if (size > SIZE_MAX / 2) {
         return NULL;
     }
+    /* Not aligned_alloc: glibc's (before 2.38) looks for a larger place than it then takes, so that a slab does not fit
+     * where one of its size was freed, and every batch would touch fresh memory. */
     size_t rounded = (size + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
-    struct lq_slab *slab = aligned_alloc(ALIGNMENT_BYTES, ALIGNMENT_BYTES + rounded);
-    if (slab == NULL) {
+    uint8_t *block = malloc(SLACK_BYTES + ALIGNMENT_BYTES + rounded);
+    if (block == NULL) {
         return NULL;
     }
-    *slab = (struct lq_slab){.references = 1, .size = size, .bytes = (uint8_t *)slab + ALIGNMENT_BYTES};
+    uint8_t *at = block + (ALIGNMENT_BYTES - (uintptr_t)block % ALIGNMENT_BYTES) % ALIGNMENT_BYTES;
+    struct lq_slab *slab = (struct lq_slab *)(void *)at;
+    *slab = (struct lq_slab){.references = 1, .size = size, .bytes = at + ALIGNMENT_BYTES, .context = block};
     return slab;
 }
 
 struct lq_slab *lq_slab_wrap(void *bytes, size_t size, void (*release)(struct lq_slab *slab, void *context),
                              void *context)
 {
+    assert(release != NULL);
     struct lq_slab *slab = malloc(sizeof *slab);
     if (slab == NULL) {
         return NULL;
@@ -53,8 +60,11 @@ void lq_slab_unref(struct lq_slab *slab)
     if (before > 1) {
         return;
     }
+    void *block = slab; /* of one that was wrapped */
     if (slab->release != NULL) {
         slab->release(slab, slab->context);
+    } else {
+        block = slab->context;
     }
-    free(slab);
+    free(block);
 }

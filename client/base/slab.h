@@ -12,7 +12,7 @@ struct lq_slab {
     size_t size; /* of bytes */
     uint8_t *bytes;
     void (*release)(struct lq_slab *slab, void *context); /* instead of free, when bytes are somebody else's */
-    void *context;
+    void *context;                                        /* of release; else the block that the slab lies in */
 };
 
 /* @size bytes, not cleared, 64-byte aligned, one reference; NULL when out of memory. */
