@@ -17,6 +17,7 @@ struct care_of {
     struct keeper *keeper;
     unsigned node;
     enum care care;
+    bool expelled; /* while it was asked for */
     struct lq_meta_request request;
     uint64_t start_us; /* when it is to be started; 0: not planned */
 };
@@ -94,13 +95,27 @@ void keeper_condemn(struct world *world, unsigned node, const char *why)
     }
 }
 
+/* A request that was said to be unknown may have been done, and again when it was repeated. */
+void keeper_on_expelled(struct world *world, unsigned node)
+{
+    struct care_of *care = &world->keeper->nodes[node];
+    if (care->care == CARE_NONE) {
+        keeper_condemn(world, node, "it was replaced");
+    } else if (care->care != CARE_ASKED) {
+        care->care = CARE_EMPTY;
+    } else {
+        care->expelled = true;
+    }
+}
+
 static void on_replaced(struct lq_meta_request *request, lightq_status status)
 {
     struct care_of *care = request->data;
     struct world *world = care->keeper->world;
     world_say(world, "replacing node %u: %s %s", care->node + 1, lightq_status_name(status), request->err.text);
     if (care->care == CARE_ASKED) {
-        care->care = status == LIGHTQ_OK ? CARE_WAIT : CARE_REPLACE;
+        care->care = care->expelled ? CARE_EMPTY : status == LIGHTQ_OK ? CARE_WAIT : CARE_REPLACE;
+        care->expelled = false;
         world->result.replaced += status == LIGHTQ_OK;
     }
 }
@@ -108,6 +123,10 @@ static void on_replaced(struct lq_meta_request *request, lightq_status status)
 static void ask_for_replacement(struct care_of *care)
 {
     struct world *world = care->keeper->world;
+    if (machine_of(care)->serving) { /* an earlier request was done after all */
+        care->care = CARE_WAIT;
+        return;
+    }
     for (unsigned i = 1; i < WORLD_NODES; i++) {
         struct machine *other = &world->machines[(care->node + i) % WORLD_NODES];
         if (other->meta == NULL || !other->serving || other->restored) {

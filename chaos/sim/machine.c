@@ -111,7 +111,7 @@ static void on_ready(void *owner)
 static void on_expelled(void *owner, const struct lq_err *err)
 {
     struct machine *machine = owner;
-    machine->disbelieved = true;
+    keeper_on_expelled(machine->world, machine->node->id - 1);
     end_by_itself(machine, err->text);
 }
 

@@ -141,6 +141,10 @@ struct truth_promise *truth_promise(struct world *world, struct truth_group *gro
 {
     struct truth_promise *promise = &group->promises[lq_replica_node(id) - 1];
     uint32_t incarnation = lq_replica_incarnation(id);
+    if (world->machines[lq_replica_node(id) - 1].restored) {
+        group->restored = (struct truth_promise){.incarnation = incarnation};
+        return &group->restored;
+    }
     if (incarnation < promise->incarnation) {
         sim_fail(world->sim, "group %" PRIu64 ": node %u works as incarnation %u again, it had become %u", group->id,
                  lq_replica_node(id), incarnation, promise->incarnation);

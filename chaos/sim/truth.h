@@ -60,6 +60,7 @@ struct truth_group {
     struct truth_leader *leaders;
     size_t leader_count, leader_capacity;
     struct truth_promise promises[TRUTH_NODES_MAX];
+    struct truth_promise restored; /* of who works with an older copy: nobody listens */
 };
 
 /* A batch at its place. */

@@ -127,6 +127,8 @@ void keeper_free(struct world *world);
 void keeper_start_later(struct world *world, unsigned node, uint64_t delay_us);
 /* Its data is gone or not to be trusted: it is emptied, started, and said to be replaced. */
 void keeper_condemn(struct world *world, unsigned node, const char *why);
+/* The cluster tells it that its directory was replaced. */
+void keeper_on_expelled(struct world *world, unsigned node);
 /* A replica stopped for good: an operator starts the node again. That it stopped without a reason is a failure. */
 void keeper_on_stopped(struct world *world, unsigned node, uint64_t group, lightq_status status, const char *why);
 /* A replica or a whole node is not whole: nothing else may be harmed so that data is lost. */
