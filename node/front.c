@@ -417,7 +417,8 @@ static void check_times(struct conn *conn, uint64_t now)
     if (conn->starved || conn->readable) {
         return; /* it is we who do not listen */
     }
-    if (now - conn->heard_ms > options->silence_ms) {
+    uint64_t since = conn->spoken ? conn->heard_ms : conn->opened_ms; /* PONGs alone do not keep a place */
+    if (now - since > options->silence_ms) {
         options->counters->connections_silent++;
         lq_front_kill(conn);
     } else if (now - conn->heard_ms >= options->ping_ms && now - conn->pinged_ms >= options->ping_ms) {

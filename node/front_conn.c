@@ -115,6 +115,7 @@ static void deliver(struct conn *conn, struct lq_front_message *message)
     conn->head = NULL;
     conn->frame = NULL;
     give_back(conn, conn->arriving_bytes);
+    conn->spoken = true;
     front->messages++;
     front->options.counters->frames_in++;
     message->peer = conn->peer;

@@ -41,8 +41,9 @@ struct conn {
     int descriptor;
     int watched; /* UV_READABLE, UV_WRITABLE */
     enum conn_state state;
-    bool hung; /* an error is at the socket: read until it shows */
-    bool shut; /* LEAVING: we have said that nothing more comes */
+    bool hung;   /* an error is at the socket: read until it shows */
+    bool shut;   /* LEAVING: we have said that nothing more comes */
+    bool spoken; /* a message has come, not only what ZMTP itself says */
     uint64_t opened_ms, heard_ms, pinged_ms, deadline_ms;
     struct lq_zmtp zmtp;
 

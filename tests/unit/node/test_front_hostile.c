@@ -273,6 +273,42 @@ static void test_front_silent_client_is_pinged_and_closed(void **state)
     (void)close(silent);
 }
 
+static void test_front_client_that_only_answers_pings_is_closed(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t ping[256];
+    f->options.ping_ms = 50;
+    f->options.silence_ms = 400;
+    open_front(f);
+    int quiet = client(f), talker = client(f);
+    say_frame(talker, 0, "hello", 5);
+    UNTIL(f, f->received == 1);
+
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(hear_frame(f, quiet, ping), 7);
+        say(quiet, "\004\005\004PONG", 7);
+        assert_int_equal(hear_frame(f, talker, ping), 7);
+        say(talker, "\004\005\004PONG", 7);
+    }
+    while (f->gone == 0) { /* the talker goes on answering, and stays */
+        ssize_t size = recv(talker, ping, sizeof ping, MSG_DONTWAIT);
+        if (size > 0) {
+            say(talker, "\004\005\004PONG", 7);
+        }
+        size = recv(quiet, ping, sizeof ping, MSG_DONTWAIT);
+        if (size > 0) {
+            (void)send(quiet, "\004\005\004PONG", 7, MSG_NOSIGNAL);
+        }
+        turn(f);
+    }
+
+    assert_true(is_closed(quiet));
+    assert_false(is_closed(talker));
+    assert_int_equal(f->counters.connections_silent, 1);
+    (void)close(quiet);
+    (void)close(talker);
+}
+
 /* ---- leaving */
 
 static void test_front_lost_connection_is_told_at_once(void **state)
@@ -618,6 +654,7 @@ int main(void)
         TEST(test_front_many_frames_are_malformed_once_and_not_kept),
         TEST(test_front_ping_is_answered_also_inside_a_message),
         TEST(test_front_silent_client_is_pinged_and_closed),
+        TEST(test_front_client_that_only_answers_pings_is_closed),
         TEST(test_front_lost_connection_is_told_at_once),
         TEST(test_front_closed_when_written_hears_why),
         TEST(test_front_one_that_never_closes_is_closed),
