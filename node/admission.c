@@ -80,7 +80,7 @@ static lightq_status check_named(struct lq_meta *meta, const struct lq_hello *he
                           hello->node);
     }
     if (hello->boot_count < node->boot) {
-        return lq_err_set(err, LIGHTQ_EIDENTITY,
+        return lq_err_set(err, LIGHTQ_EREPLACED,
                           "node %" PRIu32 " comes with start number %" PRIu64
                           " of its data directory, but the catalog has number %" PRIu64
                           ": the directory was restored from an old copy and may lack what it acknowledged; run "
@@ -154,16 +154,27 @@ void lq_admission_settle(struct lq_meta *meta, struct lq_peer *peer, const struc
 
 /* ---- being replaced ---- */
 
-void lq_meta_replaced(struct lq_meta *meta, uint32_t node)
+/* From now on no start makes it look newer than the one that the others have seen. */
+static void remember_outdated(struct lq_meta *meta)
 {
-    if (!meta->expelled) {
-        struct lq_err err;
-        meta->expelled = true;
-        (void)lq_err_set(&err, LIGHTQ_EREPLACED,
-                         "node %" PRIu32 " was replaced, says node %" PRIu32
-                         ": this data directory is no longer part of the cluster. Move it away, and start with an "
-                         "empty one",
-                         lq_meta_self(meta), node);
-        meta->events.expelled(meta->owner, &err);
+    struct lq_err err = {.status = LIGHTQ_OK};
+    struct lq_identity next = *meta->options.identity;
+    next.outdated = true;
+    if (lq_identity_store(meta->options.io, &next, &err) == LIGHTQ_OK) {
+        *meta->options.identity = next;
+    } else {
+        lq_log(ERROR, "the identity cannot be written", "why", err.text);
     }
+}
+
+void lq_meta_replaced(struct lq_meta *meta, uint32_t node, const char *sentence)
+{
+    if (meta->expelled || meta->options.shard != 0) {
+        return; /* shard 0 is told as well, and has the identity */
+    }
+    struct lq_err err;
+    meta->expelled = true;
+    remember_outdated(meta);
+    (void)lq_err_set(&err, LIGHTQ_EREPLACED, "node %" PRIu32 " refuses this data directory: %s", node, sentence);
+    meta->events.expelled(meta->owner, &err);
 }

@@ -9,7 +9,7 @@
  *     24  state             u8        enum lq_identity_state
  *     25  founder           u8        0 or 1
  *     26  stored            u8        0 or 1
- *     27  reserved          u8        0
+ *     27  outdated          u8        0 or 1
  *     28  meta_incarnation  u32
  *     32  boot              u64
  *     40  uuid              16 bytes
@@ -79,7 +79,7 @@ lightq_status lq_identity_encode(const struct lq_identity *identity, struct lq_w
     lq_write_u8(writer, (uint8_t)identity->state);
     lq_write_u8(writer, identity->founder);
     lq_write_u8(writer, identity->stored);
-    lq_write_u8(writer, 0);
+    lq_write_u8(writer, identity->outdated);
     lq_write_u32(writer, identity->meta_incarnation);
     lq_write_u64(writer, identity->boot);
     lq_write_id(writer, &identity->uuid);
@@ -104,7 +104,7 @@ static bool is_sound(const struct lq_identity *identity)
     }
     bool member = identity->state == LQ_IDENTITY_MEMBER;
     if (member == lq_id_is_zero(&identity->cluster) || member != (identity->meta_incarnation != 0) ||
-        ((identity->founder || identity->stored) && !member)) {
+        ((identity->founder || identity->stored || identity->outdated) && !member)) {
         return false;
     }
     if (!has_proposal(identity)) {
@@ -122,15 +122,16 @@ static lightq_status decode_fields(struct lq_reader *reader, struct lq_identity 
     identity->state = (enum lq_identity_state)lq_read_u8(reader);
     uint8_t founder = lq_read_u8(reader);
     uint8_t stored = lq_read_u8(reader);
-    uint8_t reserved = lq_read_u8(reader);
+    uint8_t outdated = lq_read_u8(reader);
     identity->founder = founder == 1;
     identity->stored = stored == 1;
+    identity->outdated = outdated == 1;
     identity->meta_incarnation = lq_read_u32(reader);
     identity->boot = lq_read_u64(reader);
     identity->uuid = lq_read_id(reader);
     identity->cluster = lq_read_id(reader);
     uint8_t proposal = lq_read_u8(reader);
-    if (reader->failed || founder > 1 || stored > 1 || reserved != 0 || proposal > 1 ||
+    if (reader->failed || founder > 1 || stored > 1 || outdated > 1 || proposal > 1 ||
         identity->state < LQ_IDENTITY_BLANK || identity->state > LQ_IDENTITY_MEMBER ||
         (proposal == 1) != has_proposal(identity)) {
         return LIGHTQ_ECORRUPT;
@@ -160,6 +161,19 @@ lightq_status lq_identity_decode(const uint8_t *bytes, size_t size, struct lq_id
         return LIGHTQ_ECORRUPT;
     }
     return decode_fields(&reader, identity);
+}
+
+lightq_status lq_identity_check(const struct lq_identity *identity, struct lq_err *err)
+{
+    if (!identity->outdated) {
+        return LIGHTQ_OK;
+    }
+    return lq_err_set(
+        err, LIGHTQ_EREPLACED,
+        "this data directory of node %" PRIu32 " was replaced, or is an older copy of it: the other nodes "
+        "have seen a newer one. Put the newest one back; or move it away, start with an empty one, and run "
+        "'lightq node replace %" PRIu32 " %" PRIu32 "'",
+        identity->node, identity->node, identity->node);
 }
 
 /* ---- the file ---- */

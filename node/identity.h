@@ -52,6 +52,7 @@ struct lq_identity {
     struct lq_id cluster;                /* MEMBER only, else zero */
     bool founder;                        /* MEMBER: it was one of proposal.founders, and begins group 0 with them */
     bool stored;                         /* MEMBER: its store was made: a journal that is not there was lost */
+    bool outdated;                       /* MEMBER: was found to be replaced, or an older copy: never used again */
     uint32_t meta_incarnation;           /* MEMBER: of its replica of the meta group */
     struct lq_cluster_proposal proposal; /* PROMISED, and MEMBER when founder */
 };
@@ -68,6 +69,9 @@ void lq_identity_make(uint32_t node, uint32_t shards, struct lq_clock *clock, st
 lightq_status lq_identity_boot(struct lq_io *io, struct lq_identity *identity, struct lq_err *err) LQ_MUST_CHECK;
 /* Makes @identity durable. After a failure what is on disk is the old one or this one, whole. */
 lightq_status lq_identity_store(struct lq_io *io, const struct lq_identity *identity, struct lq_err *err) LQ_MUST_CHECK;
+
+/* OK | EREPLACED: the directory is outdated. @err says what to do. */
+lightq_status lq_identity_check(const struct lq_identity *identity, struct lq_err *err) LQ_MUST_CHECK;
 
 /* The file's bytes, for tests and the fuzz harness. */
 lightq_status lq_identity_encode(const struct lq_identity *identity, struct lq_writer *writer) LQ_MUST_CHECK;

@@ -95,8 +95,9 @@ void lq_meta_tick(struct lq_meta *meta);
  * it belongs to no cluster: it may be about to join. A directory that was let in after what the catalog here knows is
  * OK, and confined to the meta group until the catalog names it. */
 lightq_status lq_meta_check_peer(struct lq_meta *meta, const struct lq_hello *hello, struct lq_err *err) LQ_MUST_CHECK;
-/* For the transport's replaced: @node says that this data directory was replaced, which is for good. Tells expelled. */
-void lq_meta_replaced(struct lq_meta *meta, uint32_t node);
+/* For the transport's replaced: @node says, in @sentence, that this data directory was replaced or is an older copy of
+ * itself, which is for good: the identity notes it. Tells expelled. */
+void lq_meta_replaced(struct lq_meta *meta, uint32_t node, const char *sentence);
 
 /* ---- reading ---- */
 

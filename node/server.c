@@ -175,6 +175,9 @@ static lightq_status read_identity(struct lq_process *process, struct lq_err *er
     if (shard->io != NULL) {
         status = lq_identity_load(shard->io, node, &shard->identity, err);
     }
+    if (status == LIGHTQ_OK) {
+        status = lq_identity_check(&shard->identity, err);
+    }
     if (status == LIGHTQ_ENOTFOUND) {
         lq_identity_make(node, (uint32_t)options->shards, process->clock, &shard->identity);
         status = LIGHTQ_OK;

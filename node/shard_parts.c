@@ -67,9 +67,8 @@ static lightq_status on_identify(void *owner, const struct lq_hello *hello, stru
 static void on_replaced(void *owner, uint32_t node, const char *sentence)
 {
     struct lq_shard *shard = owner;
-    (void)sentence;
     if (shard->meta != NULL) {
-        lq_meta_replaced(shard->meta, node);
+        lq_meta_replaced(shard->meta, node, sentence);
     }
 }
 

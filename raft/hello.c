@@ -212,7 +212,7 @@ lightq_status lq_hello_compare(const struct lq_hello_seen *seen, const struct lq
     }
     if (other->boot_count < seen->boot_count) {
         return lq_err_set(
-            err, LIGHTQ_EIDENTITY,
+            err, LIGHTQ_EREPLACED,
             "node %" PRIu32 " comes with start number %" PRIu64 " of its data directory, but number %" PRIu64
             " was seen: the directory was restored from an old copy and may lack what it acknowledged; run "
             "'lightq node replace %" PRIu32 " %" PRIu32 "'",
@@ -220,7 +220,7 @@ lightq_status lq_hello_compare(const struct lq_hello_seen *seen, const struct lq
     }
     if (other->boot_count == seen->boot_count && other->boot_nonce != seen->boot_nonce) {
         return lq_err_set(
-            err, LIGHTQ_EIDENTITY,
+            err, LIGHTQ_EREPLACED,
             "node %" PRIu32 " comes with start number %" PRIu64
             " of its data directory, but another process had that number: one of two copies of the directory "
             "must stop; if it was restored from a copy, run 'lightq node replace %" PRIu32 " %" PRIu32 "'",

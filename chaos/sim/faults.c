@@ -21,6 +21,7 @@ enum {
     EIO_NTH_MAX = 20,
     COPY_RESTART_US = 300000,
     QUIET_US = 2500000,
+    QUIET_LEAST_US = 1500000, /* a durable watermark is noted within a second */
 };
 
 /* One going on. Freed with the world's end. */
@@ -280,7 +281,9 @@ static void damage_later(struct sim *sim, void *data)
     struct world *world = world_of(sim);
     isolate(world, work->fault.a, false);
     cut_all_clients(world, work->fault.a, false);
-    if (!world->faults_over) {
+    /* Other faults may have ended the quiet before its time. */
+    uint64_t quiet_us = world_now(world) - world->machines[work->fault.a].wrote_us;
+    if (!world->faults_over && quiet_us >= QUIET_LEAST_US) {
         (void)damage(world, &work->fault);
     }
 }

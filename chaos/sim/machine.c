@@ -217,6 +217,9 @@ static lightq_status read_identity(struct machine *machine, struct lq_err *err)
         lq_identity_make(machine->node->id, 1, &machine->node->clock, &machine->identity);
         status = LIGHTQ_OK;
     }
+    if (status == LIGHTQ_OK) {
+        status = lq_identity_check(&machine->identity, err);
+    }
     return status == LIGHTQ_OK ? lq_identity_boot(io, &machine->identity, err) : status;
 }
 
@@ -486,14 +489,14 @@ bool machine_admit(struct sim_node *node, struct sim_node *other_node)
         return true;
     }
     if (status == LIGHTQ_EREPLACED && other->meta != NULL) {
-        lq_meta_replaced(other->meta, node->id);
+        lq_meta_replaced(other->meta, node->id, err.text);
     } else if (other->forming != NULL) {
         lq_forming_rejected(other->forming, node->id, status, err.text);
     }
     if (!other->disbelieved) {
         world_say(machine->world, "node %u refuses node %u: %s", node->id, other_node->id, err.text);
     }
-    other->disbelieved |= status == LIGHTQ_EIDENTITY;
+    other->disbelieved |= status == LIGHTQ_EIDENTITY || status == LIGHTQ_EREPLACED;
     return false;
 }
 

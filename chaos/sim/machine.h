@@ -26,6 +26,7 @@ struct machine {
     struct lq_service service;
     struct lq_outlet outlet;
     uint64_t tick_us;
+    uint64_t wrote_us; /* when an entry last became durable here */
     unsigned boots;
     bool founded; /* it began the cluster: its directory is not made again */
     bool formed;  /* forming is done */

@@ -88,6 +88,7 @@ static void durable(struct sim_node *node, struct truth_group *group, lq_replica
     if (log != NULL) {
         promise->durable = index;
         promise->durable_term = lq_rlog_term_at(log, index);
+        ((struct machine *)node->data)->wrote_us = world_now(world_of_node(node));
     }
 }
 

@@ -3,6 +3,7 @@ without being stopped finds out, ends and serves nothing (docs/adr/0010-behind-t
 
 import json
 import pathlib
+import shutil
 import subprocess
 import unittest
 
@@ -64,6 +65,10 @@ class ReplaceTest(unittest.TestCase):
     def homes(self, topic):
         return sorted(r["node"] for r in self.cluster.describe(topic)["partitions"][0]["replicas"])
 
+    def voters(self, topic):
+        replicas = self.cluster.describe(topic)["partitions"][0]["replicas"]
+        return sorted(r["node"] for r in replicas if r["role"] in ("leader", "follower"))
+
     def test_replace_by_others_moves_replicas_and_tops_them_up_when_a_node_comes(self):
         c = self.start_cluster(4)
         self.wait_voting([1, 2, 3])
@@ -78,6 +83,7 @@ class ReplaceTest(unittest.TestCase):
         c.script("kill", 3)
         wait_for(lambda: c.lightq("node", "replace", 3, 4, check=False).returncode == 0, "node 3 replaced by node 4")
         wait_for(lambda: self.homes("t") == [1, 2, 4], "the replica on node 4", 60)
+        wait_for(lambda: self.voters("t") == [1, 2, 4], "the replica on node 4 voting: without it two of two are needed", 60)
         c.wait_equal("t")
         self.wait_voting([1, 2, 4])
         c.script("kill", 2)
@@ -120,6 +126,34 @@ class ReplaceTest(unittest.TestCase):
         c.script("wipe", paused)
         c.script("start", paused)
         c.lightq("produce", "t", "--count", 3000, "--size", 100, "--acked", c.folder / "acked2")
+        c.wait_equal("t")
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check(["acked", "acked2"], ["log"])
+
+
+    def test_replace_older_copy_is_refused_however_often_it_is_started(self):
+        c = self.start_cluster(3)
+        home = pathlib.Path(c.environment["LIGHTQ_CLUSTER_DIR"]) / "n3"
+        c.lightq("topic", "create", "t")
+        c.lightq("produce", "t", "--count", 2000, "--size", 100, "--acked", c.folder / "acked")
+        command = pathlib.Path(f"/proc/{int((home / 'pid').read_text())}/cmdline").read_text().split("\0")[:-1]
+        c.script("stop", 3)
+        shutil.copytree(home / "data", home / "copy")
+        c.script("start", 3)
+        c.lightq("produce", "t", "--count", 2000, "--size", 100, "--acked", c.folder / "acked2")
+        c.wait_equal("t")
+        c.script("kill", 3)
+        shutil.rmtree(home / "data")
+        shutil.copytree(home / "copy", home / "data")
+
+        for _ in range(4):  # each start counts: the third would look newer than all that was seen
+            ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * SLOW)
+            self.assertEqual(ended.returncode, 1, ended.stderr)
+            said = [line for line in ended.stderr.splitlines() if line.startswith("lightqd: ")]
+            self.assertRegex(said[0], "copy.*lightq node replace 3 3")
+            self.assertNotIn("ready ", ended.stdout)
+        c.script("wipe", 3)
+        c.script("start", 3)
         c.wait_equal("t")
         c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
         c.check(["acked", "acked2"], ["log"])

@@ -87,7 +87,7 @@ static bool on_admit(struct sim_node *node, struct sim_node *other)
         status = lq_forming_check_peer(here->forming, &hello, &err);
     }
     if (status == LIGHTQ_EREPLACED && there->meta != NULL) {
-        lq_meta_replaced(there->meta, node->id);
+        lq_meta_replaced(there->meta, node->id, err.text);
     } else if (status != LIGHTQ_OK && there->forming != NULL) {
         lq_forming_rejected(there->forming, node->id, status, err.text);
     }

@@ -141,6 +141,28 @@ static void test_store_remembers_that_there_is_a_store(void **state)
     assert_same(&identity, &back);
 }
 
+/* However often it is started again: each start counts, and would make an older copy look newer. */
+static void test_store_remembers_that_others_have_seen_a_newer_one(void **state)
+{
+    struct lq_io *io = lq_io_mem_io(*state);
+    struct lq_identity identity, back;
+    struct lq_err err;
+    lq_identity_make(3, 1, lq_clock_system(), &identity);
+    identity.state = LQ_IDENTITY_MEMBER;
+    identity.cluster = (struct lq_id){.bytes = {7}};
+    identity.meta_incarnation = 2;
+    assert_int_equal(lq_identity_check(&identity, &err), LIGHTQ_OK);
+    identity.outdated = true;
+
+    assert_int_equal(lq_identity_store(io, &identity, &err), LIGHTQ_OK);
+    assert_int_equal(lq_io_mem_crash(*state, LQ_IO_MEM_LOSE, 1), LIGHTQ_OK);
+
+    assert_int_equal(lq_identity_load(io, 3, &back, &err), LIGHTQ_OK);
+    assert_same(&identity, &back);
+    assert_int_equal(lq_identity_check(&back, &err), LIGHTQ_EREPLACED);
+    assert_non_null(strstr(err.text, "lightq node replace 3 3"));
+}
+
 static void test_store_power_cut_leaves_old_or_new(void **state)
 {
     struct lq_io_mem *mem = *state;
@@ -241,6 +263,7 @@ int main(void)
         CASE(test_boot_counts_up_and_survives),
         CASE(test_store_keeps_a_promise),
         CASE(test_store_remembers_that_there_is_a_store),
+        CASE(test_store_remembers_that_others_have_seen_a_newer_one),
         CASE(test_store_power_cut_leaves_old_or_new),
         CASE(test_store_failed_write_is_told),
         CASE(test_load_damaged_file_is_corrupt),

@@ -238,7 +238,7 @@ static void test_check_peer_tells_later_directories_from_earlier_ones(void **sta
         .node = 3, .uuid = present->uuid, .cluster = present->cluster, .boot_count = present->boot, .admission = 2};
     assert_int_equal(lq_meta_check_peer(meta, &hello, &err), LIGHTQ_OK);
     hello.boot_count = 0; /* restored from a copy of before its last start */
-    assert_int_equal(lq_meta_check_peer(meta, &hello, &err), LIGHTQ_EIDENTITY);
+    assert_int_equal(lq_meta_check_peer(meta, &hello, &err), LIGHTQ_EREPLACED);
     assert_non_null(strstr(err.text, "restored from an old copy"));
 
     struct lq_hello later = {

@@ -88,9 +88,9 @@ static void test_transport_hello_of_a_restored_or_copied_directory_is_refused(vo
 
     struct lq_hello hello = raw_hello(2, 1);
     hello.boot_count = 4;
-    expect_refused(net, a, &hello, LIGHTQ_EIDENTITY, "start number 4 of its data directory, but number 5 was seen");
+    expect_refused(net, a, &hello, LIGHTQ_EREPLACED, "start number 4 of its data directory, but number 5 was seen");
     hello.boot_count = 5, hello.boot_nonce = 3;
-    expect_refused(net, a, &hello, LIGHTQ_EIDENTITY, "another process had that number");
+    expect_refused(net, a, &hello, LIGHTQ_EREPLACED, "another process had that number");
     assert_false(raw_is_closed(fd)); /* the true one was not disturbed */
 
     hello.boot_count = 6; /* a real restart */
@@ -98,7 +98,7 @@ static void test_transport_hello_of_a_restored_or_copied_directory_is_refused(vo
     raw_send_hello(later, &hello);
     WAIT_UNTIL(net, raw_is_closed(fd));
     hello.boot_count = 5, hello.boot_nonce = 2; /* and now even the first is too old */
-    expect_refused(net, a, &hello, LIGHTQ_EIDENTITY, "number 6 was seen");
+    expect_refused(net, a, &hello, LIGHTQ_EREPLACED, "number 6 was seen");
 }
 
 static void test_transport_hello_of_a_foreign_version_is_refused(void **state)
@@ -181,7 +181,7 @@ static void test_transport_another_directory_that_identify_accepts_takes_its_pla
     expect_refused(net, a, &hello, LIGHTQ_EIDENTITY, "the catalog does not want node 2");
     a->identify_status = LIGHTQ_OK;
     hello.uuid = id_of(33), hello.boot_nonce++; /* and its starts are counted as any node's */
-    expect_refused(net, a, &hello, LIGHTQ_EIDENTITY, "another process had that number");
+    expect_refused(net, a, &hello, LIGHTQ_EREPLACED, "another process had that number");
     assert_false(raw_is_closed(later));
 }
 
