@@ -104,7 +104,11 @@ static void check_order(struct walk *walk, const struct lq_place *place)
     const struct lq_message *message = &walk->check->history->messages[place->message];
     uint32_t producer = message->producer;
     lq_check_looked(walk->check, LQ_CHECKER_order, 1);
-    if (walk->last_log[producer] == place->log && message->sequence < walk->last_sequence[producer]) {
+    bool behind = walk->last_log[producer] == place->log && message->sequence < walk->last_sequence[producer];
+    if (behind && message->outcome == LQ_OUTCOME_UNKNOWN && walk->check->options->unknown_may_be_late) {
+        return; /* its producer has gone on under another id; the next ones are still behind those of before */
+    }
+    if (behind) {
         char text[LQ_MESSAGE_TEXT_BYTES];
         lq_check_found(walk->check, LQ_CHECKER_order, "%s at %s offset %" PRIu64 " is behind sequence %" PRIu64,
                        lq_check_message_text(walk->check, place->message, text),
