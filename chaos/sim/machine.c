@@ -496,7 +496,9 @@ bool machine_admit(struct sim_node *node, struct sim_node *other_node)
     if (!other->disbelieved) {
         world_say(machine->world, "node %u refuses node %u: %s", node->id, other_node->id, err.text);
     }
-    other->disbelieved |= status == LIGHTQ_EIDENTITY || status == LIGHTQ_EREPLACED;
+    /* Who has only just started, and goes by the founders still, says it again when it has read on, or takes it back.
+     */
+    other->disbelieved |= status == LIGHTQ_EREPLACED || (status == LIGHTQ_EIDENTITY && machine->serving);
     return false;
 }
 
