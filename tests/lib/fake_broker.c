@@ -128,11 +128,13 @@ static void *node_main(void *context)
 static void start_node(struct fake_node *node)
 {
     node->router = open_router(node);
+    pthread_mutex_lock(&node->cluster->lock); /* the others tell whether it runs */
     node->stop = false;
     node->frozen = false;
     node->session_count = 0;
     node->stream_count = 0;
     node->running = true;
+    pthread_mutex_unlock(&node->cluster->lock);
     int failed = pthread_create(&node->thread, NULL, node_main, node);
     assert(failed == 0);
 }
@@ -146,7 +148,9 @@ static void stop_node(struct fake_node *node)
     node->stop = true;
     pthread_mutex_unlock(&node->cluster->lock);
     pthread_join(node->thread, NULL);
+    pthread_mutex_lock(&node->cluster->lock);
     node->running = false;
+    pthread_mutex_unlock(&node->cluster->lock);
 }
 
 /* ---- the cluster */
