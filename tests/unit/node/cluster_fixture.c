@@ -569,3 +569,17 @@ bool replicas_equal(struct cluster *cluster, void *data)
     }
     return false;
 }
+
+void cluster_give_letter(struct cluster *cluster, unsigned to, uint32_t from, const struct lq_letter *letter)
+{
+    struct lq_writer writer;
+    lq_writer_init(&writer, LQ_NODE_FRAME_BYTES_MAX);
+    lq_letter_encode(letter, &writer);
+    struct lq_slab *slab = lq_slab_new(writer.size);
+    assert_non_null(slab);
+    memcpy(slab->bytes, writer.bytes, writer.size);
+    const struct lq_frame_in frame = {.type = LQ_FRAME_NODE, .slab = slab, .size = (uint32_t)writer.size};
+    assert_int_equal(lq_meta_host_events.node_frame(member_of(cluster, to)->meta, from, &frame), LIGHTQ_OK);
+    lq_slab_unref(slab);
+    lq_writer_deinit(&writer);
+}

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "node/forming.h"
+#include "node/letter.h"
 #include "node/meta.h"
 #include "tests/lib/raft_sim.h"
 
@@ -104,5 +105,8 @@ struct equal {
 bool replicas_equal(struct cluster *cluster, void *equal);
 /* Up, ready, and every replica of its catalog is open under its incarnation. */
 bool all_settled(struct cluster *cluster, void *unused);
+
+/* Node @to gets @letter, as from node @from over their connection. */
+void cluster_give_letter(struct cluster *cluster, unsigned to, uint32_t from, const struct lq_letter *letter);
 
 #endif

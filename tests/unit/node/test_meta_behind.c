@@ -254,20 +254,6 @@ static void test_check_peer_tells_later_directories_from_earlier_ones(void **sta
     cluster_free(cluster);
 }
 
-static void give_letter(struct cluster *cluster, unsigned to, uint32_t from, const struct lq_letter *letter)
-{
-    struct lq_writer writer;
-    lq_writer_init(&writer, LQ_NODE_FRAME_BYTES_MAX);
-    lq_letter_encode(letter, &writer);
-    struct lq_slab *slab = lq_slab_new(writer.size);
-    assert_non_null(slab);
-    memcpy(slab->bytes, writer.bytes, writer.size);
-    const struct lq_frame_in frame = {.type = LQ_FRAME_NODE, .slab = slab, .size = (uint32_t)writer.size};
-    assert_int_equal(lq_meta_host_events.node_frame(member_of(cluster, to)->meta, from, &frame), LIGHTQ_OK);
-    lq_slab_unref(slab);
-    lq_writer_deinit(&writer);
-}
-
 static void test_node_that_is_not_named_yet_is_believed_in_little(void **state)
 {
     (void)state;
@@ -289,7 +275,7 @@ static void test_node_that_is_not_named_yet_is_believed_in_little(void **state)
         .kind = LQ_LETTER_REQUEST,
         .request = {.verb = LQ_REQUEST_CREATE, .uuid = {.bytes = {9}}, .partitions = 1, .replicas = 1, .name = "x"}};
     lq_topic_config_init(&letter.request.config);
-    give_letter(cluster, controller, other, &letter);
+    cluster_give_letter(cluster, controller, other, &letter);
     cluster_run_ms(cluster, 5000);
 
     lq_host_count_up(member->node->host, &after);

@@ -926,20 +926,6 @@ static void test_inspect_sees_replicas_of_all_nodes(void **state)
     cluster_free(cluster);
 }
 
-static void give_letter(struct cluster *cluster, unsigned to, uint32_t from, const struct lq_letter *letter)
-{
-    struct lq_writer writer;
-    lq_writer_init(&writer, LQ_NODE_FRAME_BYTES_MAX);
-    lq_letter_encode(letter, &writer);
-    struct lq_slab *slab = lq_slab_new(writer.size);
-    assert_non_null(slab);
-    memcpy(slab->bytes, writer.bytes, writer.size);
-    const struct lq_frame_in frame = {.type = LQ_FRAME_NODE, .slab = slab, .size = (uint32_t)writer.size};
-    assert_int_equal(lq_meta_host_events.node_frame(member_of(cluster, to)->meta, from, &frame), LIGHTQ_OK);
-    lq_slab_unref(slab);
-    lq_writer_deinit(&writer);
-}
-
 static void test_stranger_can_only_ask_to_join(void **state)
 {
     (void)state;
@@ -951,15 +937,15 @@ static void test_stranger_can_only_ask_to_join(void **state)
     lq_topic_config_init(&create.request.config);
     const struct lq_letter report = {.kind = LQ_LETTER_REPORT, .report = {.first_group = 0, .last_group = 99}};
 
-    give_letter(cluster, controller, 4, &create);
-    give_letter(cluster, controller, 4, &report);
+    cluster_give_letter(cluster, controller, 4, &create);
+    cluster_give_letter(cluster, controller, 4, &report);
     cluster_run_ms(cluster, 500);
 
     assert_int_equal(lq_catalog_topic_count(catalog_on(cluster, controller)), 0);
     struct lq_meta_node_load load;
     lq_meta_node_load(member_of(cluster, controller)->meta, 4, &load);
     assert_false(load.up);
-    give_letter(cluster, controller, other_than(controller), &create); /* a member may */
+    cluster_give_letter(cluster, controller, other_than(controller), &create); /* a member may */
     cluster_run_ms(cluster, 500);
     assert_int_equal(lq_catalog_topic_count(catalog_on(cluster, controller)), 1);
     cluster_free(cluster);
