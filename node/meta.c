@@ -538,9 +538,22 @@ static void tell_catalog(struct lq_meta *meta)
     }
 }
 
+/* Clients ask a node that says it is ready, and its catalog must not be of the past then: it is at least as new as the
+ * controller's was when that last told of it. */
+static bool catalog_is_current(struct lq_meta *meta)
+{
+    uint32_t controller = lq_meta_leader(meta, LQ_META_GROUP).node;
+    const struct lq_peer *peer = lq_peers_find(meta, controller);
+    if (controller == 0 || controller == lq_meta_self(meta)) {
+        return controller != 0;
+    }
+    return peer != NULL && peer->heard_us != 0 && lq_neighbours_version(meta) >= peer->version;
+}
+
 static void check_ready(struct lq_meta *meta)
 {
-    if (!meta->ready && meta->seen_self && lq_meta_leader(meta, LQ_META_GROUP).node != 0) {
+    bool current = meta->options.shard == 0 ? catalog_is_current(meta) : lq_meta_leader(meta, LQ_META_GROUP).node != 0;
+    if (!meta->ready && meta->seen_self && current) {
         meta->ready = true;
         meta->events.ready(meta->owner);
     }

@@ -379,6 +379,7 @@ lightq_status lightq_topic_describe(struct lightq *client, const char *topic, in
     void *answer = NULL;
     body.name = lq_codec_string(topic);
     struct lq_call call = call_of(client, LQ_MESSAGE_TOPIC_DESCRIBE, &body.base);
+    call.any_may_miss = true;
     status = ask(&call, timeout_ms, &answer, error);
     if (status != LIGHTQ_OK) {
         return status;

@@ -71,6 +71,16 @@ static void follow(struct lq_call *call, const Lightq__Wire__Leader *leader)
     }
 }
 
+/* Another server may know it. */
+static bool is_missed_by_one(struct lq_call *call, const struct lq_reply *reply)
+{
+    if (!call->any_may_miss || !reply->answered || reply->status != LIGHTQ_ENOTFOUND) {
+        return false;
+    }
+    call->missing++;
+    return !lq_meta_enough_miss(call->client->io.meta, call->missing);
+}
+
 static void on_reply(struct lq_request *request, struct lq_reply *reply)
 {
     struct lq_call *call = lq_container(request, struct lq_call, request);
@@ -85,7 +95,8 @@ static void on_reply(struct lq_request *request, struct lq_reply *reply)
     if (!reply->answered || reply->status == LIGHTQ_ETIMEDOUT || reply->status == LIGHTQ_ELEADERSHIPLOST) {
         call->in_doubt = true;
     }
-    if (reply->answered && !lightq_status_retriable(reply->status)) {
+    bool missed_by_one = is_missed_by_one(call, reply);
+    if (reply->answered && !lightq_status_retriable(reply->status) && !missed_by_one) {
         fail(call, reply->status, reply->text);
         return;
     }
@@ -95,7 +106,9 @@ static void on_reply(struct lq_request *request, struct lq_reply *reply)
                      reply->text[0] != '\0' ? reply->text : lightq_status_text(reply->status));
     }
     retry_later(call);
-    if (call->held == NULL) {
+    if (missed_by_one) {
+        call->observer.deadline_us = lq_meta_next_vote_us(io->meta, call->last);
+    } else if (call->held == NULL) {
         follow(call, reply->leader);
     } else if (!lq_meta_hint(io->meta, call->held, (uint32_t)call->partition, reply->leader)) {
         lq_meta_doubt(io->meta, call->held, (uint32_t)call->partition);

@@ -20,6 +20,7 @@ struct lq_call {
     void (*prepare)(struct lq_call *call, const struct lq_topic *topic); /* fills the topic's id into the body */
     bool only_count;        /* nothing is asked: the topic's number of partitions is all that is wanted */
     lightq_status repeated; /* what a change says that was made by an attempt whose answer was lost: EEXISTS, ... */
+    bool any_may_miss;      /* ENOTFOUND of one server is not believed: its catalog may be behind */
     uint64_t timeout_us;
     /* set by lq_call_run */
     struct lightq_error error;
@@ -36,6 +37,7 @@ struct lq_call {
     uint64_t deadline_us;
     bool in_doubt;     /* an attempt has an unknown outcome */
     bool refused_once; /* error holds what a server said last */
+    unsigned missing;  /* servers that said ENOTFOUND */
     bool finished;
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -218,6 +218,22 @@ static void take_partitions(struct lq_meta *meta, struct lq_topic *topic, const 
     }
 }
 
+bool lq_meta_enough_miss(const struct lq_meta *meta, unsigned votes)
+{
+    unsigned servers = 0;
+    for (struct lq_conn *conn = meta->io->conns; conn != NULL; conn = conn->hh.next) {
+        bool first_try = conn->state == LQ_CONN_CONNECTING && conn->backoff_us == 0; /* it may know in a moment */
+        servers += conn->state == LQ_CONN_READY || first_try;
+    }
+    return votes >= MISSING_VOTES || votes >= servers;
+}
+
+uint64_t lq_meta_next_vote_us(const struct lq_meta *meta, const struct lq_conn *last)
+{
+    bool is_another = lq_conn_any(meta->io, last) != last;
+    return meta->io->now_us + (is_another ? 0 : meta->io->options.retry_backoff_ms * US_PER_MS);
+}
+
 /* A server that is behind does not know a new topic yet: one that says so is believed when its catalog is as new as any
  * we have heard of, and, about a topic never seen, when others say so too. */
 static bool is_missing_for_sure(struct lq_meta *meta, struct lq_topic *topic, uint64_t version)
@@ -228,12 +244,8 @@ static bool is_missing_for_sure(struct lq_meta *meta, struct lq_topic *topic, ui
     if (topic->status == LIGHTQ_OK || topic->status == LIGHTQ_ENOTFOUND) {
         return true;
     }
-    unsigned ready = 0;
-    for (struct lq_conn *conn = meta->io->conns; conn != NULL; conn = conn->hh.next) {
-        ready += conn->state == LQ_CONN_READY;
-    }
     topic->missing++;
-    return topic->missing >= MISSING_VOTES || topic->missing >= ready;
+    return lq_meta_enough_miss(meta, topic->missing);
 }
 
 static void take_topic(struct lq_meta *meta, const Lightq__Wire__TopicInfo *info, uint64_t version)
@@ -247,7 +259,7 @@ static void take_topic(struct lq_meta *meta, const Lightq__Wire__TopicInfo *info
     lightq_status status = (lightq_status)info->status;
     if (status == LIGHTQ_ENOTFOUND && !is_missing_for_sure(meta, topic, version)) {
         topic->wanted = true;
-        meta->next_us = meta->io->now_us; /* another one, at once */
+        meta->next_us = lq_meta_next_vote_us(meta, meta->last);
         return;
     }
     topic->missing = 0;

@@ -52,6 +52,11 @@ bool lq_meta_hint(struct lq_meta *meta, struct lq_topic *topic, uint32_t partiti
 void lq_meta_conn_doubt(struct lq_meta *meta, const struct lq_conn *conn);
 void lq_meta_conn_ready(struct lq_meta *meta);
 
+/* Servers say they do not know a topic: @votes of them are enough to believe it, since not all can be behind. */
+bool lq_meta_enough_miss(const struct lq_meta *meta, unsigned votes);
+/* When the next one after @last is asked: at once, unless there is none yet. */
+uint64_t lq_meta_next_vote_us(const struct lq_meta *meta, const struct lq_conn *last);
+
 void lq_meta_tick(struct lq_meta *meta);
 /* True while an answer is waited for or due. */
 bool lq_meta_busy(const struct lq_meta *meta);

@@ -413,6 +413,25 @@ static void test_admin_topics_are_made_listed_and_described(void **state)
     assert_int_equal(lightq_topic_describe(f->client, "nope", WAIT_MS, &info, &error), LIGHTQ_ENOTFOUND);
 }
 
+/* Its catalog may be behind: the others are asked, also while the connections to them are still being made. */
+static void test_admin_describe_does_not_believe_one_server_that_misses_a_topic(void **state)
+{
+    struct fixture *f = *state;
+    struct lightq_error error;
+    struct lightq_topic_info *info;
+    fake_cluster_rule(
+        f->cluster,
+        (struct fake_rule){
+            .type = LQ_MESSAGE_TOPIC_DESCRIBE, .times = 1, .action = FAKE_ANSWER, .status = LIGHTQ_ENOTFOUND});
+    fixture_open(f, false);
+
+    assert_int_equal(lightq_topic_describe(f->client, "t", WAIT_MS, &info, &error), LIGHTQ_OK);
+
+    assert_string_equal(info->name, "t");
+    lightq_result_free(info);
+    assert_int_equal(fake_cluster_seen(f->cluster, LQ_MESSAGE_TOPIC_DESCRIBE), 2);
+}
+
 static void test_admin_cluster_status_names_nodes(void **state)
 {
     struct fixture *f = *state;
@@ -543,6 +562,7 @@ int main(void)
         WITH_FIXTURE(test_client_offsets_follow_the_leader),
         WITH_FIXTURE(test_client_offset_without_leader_ends_in_time),
         WITH_FIXTURE(test_admin_topics_are_made_listed_and_described),
+        WITH_FIXTURE(test_admin_describe_does_not_believe_one_server_that_misses_a_topic),
         WITH_FIXTURE(test_admin_cluster_status_names_nodes),
         WITH_FIXTURE(test_admin_repeated_change_is_done_not_an_error),
         WITH_FIXTURE(test_admin_goes_to_the_controller_that_is_named),

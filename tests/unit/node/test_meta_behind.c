@@ -107,6 +107,38 @@ static struct cluster *up(unsigned count, uint64_t seed)
     return cluster;
 }
 
+static bool is_ready(struct cluster *cluster, void *data)
+{
+    return member_of(cluster, *(unsigned *)data)->ready;
+}
+
+/* Its replica knows a leader long before it has read the catalog on: clients must not be told then that a topic they
+ * made a while ago is not there. */
+static void test_node_is_ready_when_its_catalog_is_as_new_as_the_controllers(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up(3, 7);
+    for (unsigned away = 1; away <= 3; away++) {
+        unsigned other = away % 3 + 1;
+        char name[16];
+        (void)snprintf(name, sizeof name, "later-%u", away);
+        cluster_kill(cluster, away);
+        cluster_run_ms(cluster, 4000);
+        for (unsigned i = 0; i < 40; i++) { /* history enough that it is not read on in one step */
+            assert_int_equal(create_topic(cluster, other, "passing", 1, 3), LIGHTQ_OK);
+            assert_int_equal(delete_topic(cluster, other, "passing"), LIGHTQ_OK);
+        }
+        assert_int_equal(create_topic(cluster, other, name, 1, 3), LIGHTQ_OK);
+        cluster_start(cluster, away);
+
+        cluster_wait(cluster, is_ready, &away, 30);
+
+        assert_non_null(lq_catalog_topic(catalog_on(cluster, away), name));
+        settle(cluster);
+    }
+    cluster_free(cluster);
+}
+
 static void test_node_that_knows_nobody_any_more_catches_up(void **state)
 {
     (void)state;
@@ -441,6 +473,7 @@ static void test_sound_meta_replica_is_kept_until_its_successor_votes(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_node_is_ready_when_its_catalog_is_as_new_as_the_controllers),
         cmocka_unit_test(test_node_that_knows_nobody_any_more_catches_up),
         cmocka_unit_test(test_founder_without_a_catalog_is_rebuilt_by_whom_it_does_not_know),
         cmocka_unit_test(test_nodes_that_joined_meanwhile_bring_it_up_to_date),
