@@ -140,8 +140,8 @@ void lq_io_mem_image_free(struct lq_io_mem_image *image);
 
 /* Content of a file as reads show it: *bytes is malloc'ed, the caller frees it. OK | ENOTFOUND | ENOMEM. */
 lightq_status lq_io_mem_read_file(struct lq_io_mem *mem, const char *path, uint8_t **bytes, size_t *size) LQ_MUST_CHECK;
-/* Whether a power cut that loses everything that is not durable would leave a file with those @size bytes (1 to 64) in
- * it. */
+/* Whether a power cut that loses everything that is not durable would leave a file with those @size bytes (8 to 64) in
+ * it, from a multiple of 8 on. */
 bool lq_io_mem_durable_has(const struct lq_io_mem *mem, const void *bytes, size_t size);
 bool lq_io_mem_exists(struct lq_io_mem *mem, const char *path);
 /* Ops of that verb begun so far, failed ones too. */

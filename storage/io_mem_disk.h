@@ -11,7 +11,8 @@
 
 #define LQ_MEM_PAGE_BYTES   4096
 #define LQ_MEM_SECTOR_BYTES 512
-#define LQ_MEM_NEEDLE_MAX   64 /* bytes looked for on a disk */
+#define LQ_MEM_NEEDLE_MAX   64 /* bytes looked for on a disk, */
+#define LQ_MEM_NEEDLE_STEP  8  /* at multiples of this, where records and entries begin and end */
 
 /* The random stream of one crash (splitmix64). */
 struct lq_mem_random {
@@ -65,7 +66,7 @@ size_t lq_mem_file_read(const struct lq_mem_file *file, uint64_t offset, void *b
 lightq_status lq_mem_file_sync(struct lq_mem_file *file) LQ_MUST_CHECK;
 /* A sync that failed: what was not durable never will be. */
 void lq_mem_file_sync_lost(struct lq_mem_file *file);
-/* Whether those bytes stand somewhere in what is durable. */
+/* Whether those bytes stand somewhere in what is durable, from a multiple of LQ_MEM_NEEDLE_STEP on. */
 bool lq_mem_file_durable_has(const struct lq_mem_file *file, const void *bytes, size_t size);
 lightq_status lq_mem_file_crash(struct lq_mem_file *file, enum lq_io_mem_crash_mode mode,
                                 struct lq_mem_random *random) LQ_MUST_CHECK;

@@ -554,27 +554,32 @@ lightq_status lq_mem_file_crash(struct lq_mem_file *file, enum lq_io_mem_crash_m
     return LIGHTQ_OK;
 }
 
-bool lq_mem_file_durable_has(const struct lq_mem_file *file, const void *bytes, size_t size)
+/* Whether @bytes stand in @page from a multiple of the step on, and go on in @next where the page ends. */
+static bool page_has(const struct lq_mem_page *page, const struct lq_mem_page *next, const uint8_t *bytes, size_t size)
 {
-    uint8_t border[2 * LQ_MEM_NEEDLE_MAX]; /* the end of a page and the beginning of the next */
-    const struct lq_mem_content *content = &file->durable;
-    size_t pages = pages_for(content->size);
-    assert(size > 0 && size <= LQ_MEM_NEEDLE_MAX);
-    for (size_t i = 0; i < pages; i++) {
-        const struct lq_mem_page *page = content->pages[i];
-        const struct lq_mem_page *next = i + 1 < pages ? content->pages[i + 1] : NULL;
-        if (page == NULL) {
-            continue;
-        }
-        if (memmem(page->bytes, sizeof page->bytes, bytes, size) != NULL) {
+    uint64_t begin;
+    memcpy(&begin, bytes, sizeof begin);
+    for (size_t at = 0; at < sizeof page->bytes; at += LQ_MEM_NEEDLE_STEP) {
+        uint64_t here;
+        memcpy(&here, page->bytes + at, sizeof here);
+        size_t piece = (size_t)min_u64(size, sizeof page->bytes - at);
+        if (here == begin && memcmp(page->bytes + at, bytes, piece) == 0 &&
+            (piece == size || (next != NULL && memcmp(next->bytes, bytes + piece, size - piece) == 0))) {
             return true;
         }
-        if (next != NULL) {
-            memcpy(border, page->bytes + sizeof page->bytes - size, size);
-            memcpy(border + size, next->bytes, size);
-            if (memmem(border, 2 * size, bytes, size) != NULL) {
-                return true;
-            }
+    }
+    return false;
+}
+
+bool lq_mem_file_durable_has(const struct lq_mem_file *file, const void *bytes, size_t size)
+{
+    const struct lq_mem_content *content = &file->durable;
+    size_t pages = pages_for(content->size);
+    assert(size >= LQ_MEM_NEEDLE_STEP && size <= LQ_MEM_NEEDLE_MAX);
+    for (size_t i = pages; i-- > 0;) { /* what was written last is asked for most */
+        if (content->pages[i] != NULL &&
+            page_has(content->pages[i], i + 1 < pages ? content->pages[i + 1] : NULL, bytes, size)) {
+            return true;
         }
     }
     return false;

@@ -220,12 +220,7 @@ lightq_status lq_scan_bytes(struct lq_scan *scan, uint64_t position, size_t size
 
 bool lq_scan_is_zero(const uint8_t *bytes, uint64_t size)
 {
-    for (uint64_t i = 0; i < size; i++) {
-        if (bytes[i] != 0) {
-            return false;
-        }
-    }
-    return true;
+    return size == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0); /* each equals the one before */
 }
 
 bool lq_scan_has_zero_piece(const uint8_t *bytes, uint64_t position, uint64_t size)

@@ -271,7 +271,7 @@ static void on_answer(struct producer *producer, struct batch *batch, const Ligh
     }
     if (status == LIGHTQ_EBUSY || status == LIGHTQ_ELIMIT) {
         back_off(producer);
-    } else {
+    } else if (batch->node == producer->leader) { /* else another one is asked already: five batches fail alike */
         try_another(producer, answer->leader);
     }
 }

@@ -20,7 +20,7 @@ enum {
 enum kind { KIND_DELIVER, KIND_STEP, KIND_TURN, KIND_WAKE, KIND_UP, KIND_DOWN, KIND_PLANNED };
 
 struct event {
-    uint64_t at_us, sequence;
+    uint64_t at_us;
     enum kind kind;
     unsigned node, boot; /* whom it concerns */
     unsigned from, pair_epoch;
@@ -29,6 +29,12 @@ struct event {
     bool refused;
     void (*run)(struct sim *sim, void *data);
     void *data;
+};
+
+/* Of the heap: when first, without a look at the event. */
+struct slot {
+    uint64_t at_us, sequence;
+    struct event *event;
 };
 
 struct pair {
@@ -42,7 +48,7 @@ struct sim {
     struct sim_options options;
     struct sim_node nodes[SIM_NODES_MAX];
     struct pair pairs[SIM_NODES_MAX][SIM_NODES_MAX]; /* a < b */
-    struct event **heap;
+    struct slot *heap;
     size_t count, capacity;
     uint64_t now_us, sequence, random, hash;
     bool failed;
@@ -109,7 +115,7 @@ void *sim_data(const struct sim *sim)
 
 /* ---- events ---- */
 
-static bool before(const struct event *a, const struct event *b)
+static bool before(const struct slot *a, const struct slot *b)
 {
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->sequence < b->sequence;
 }
@@ -120,30 +126,30 @@ static void push(struct sim *sim, struct event event, uint64_t delay_us)
     assert(copy != NULL);
     *copy = event;
     copy->at_us = sim->now_us + delay_us;
-    copy->sequence = sim->sequence++;
+    const struct slot slot = {.at_us = copy->at_us, .sequence = sim->sequence++, .event = copy};
     if (sim->count == sim->capacity) {
         sim->capacity = sim->capacity == 0 ? 1024 : sim->capacity * 2;
-        sim->heap = realloc(sim->heap, sim->capacity * sizeof(struct event *));
+        sim->heap = realloc(sim->heap, sim->capacity * sizeof *sim->heap);
         assert(sim->heap != NULL);
     }
     size_t at = sim->count++;
-    for (; at > 0 && before(copy, sim->heap[(at - 1) / 2]); at = (at - 1) / 2) {
+    for (; at > 0 && before(&slot, &sim->heap[(at - 1) / 2]); at = (at - 1) / 2) {
         sim->heap[at] = sim->heap[(at - 1) / 2];
     }
-    sim->heap[at] = copy;
+    sim->heap[at] = slot;
 }
 
 static struct event *pop(struct sim *sim)
 {
-    struct event *top = sim->heap[0];
-    struct event *last = sim->heap[--sim->count];
+    struct event *top = sim->heap[0].event;
+    const struct slot last = sim->heap[--sim->count];
     size_t at = 0;
     for (;;) {
         size_t child = at * 2 + 1;
-        if (child + 1 < sim->count && before(sim->heap[child + 1], sim->heap[child])) {
+        if (child + 1 < sim->count && before(&sim->heap[child + 1], &sim->heap[child])) {
             child++;
         }
-        if (child >= sim->count || !before(sim->heap[child], last)) {
+        if (child >= sim->count || !before(&sim->heap[child], &last)) {
             break;
         }
         sim->heap[at] = sim->heap[child];
@@ -634,7 +640,7 @@ static void run_event(struct sim *sim, struct event *event)
 void sim_run(struct sim *sim, uint64_t us)
 {
     uint64_t end = sim->now_us + us;
-    while (!sim->failed && sim->count != 0 && sim->heap[0]->at_us <= end) {
+    while (!sim->failed && sim->count != 0 && sim->heap[0].at_us <= end) {
         struct event *event = pop(sim);
         sim->now_us = event->at_us;
         sim_hash_add(sim, event->at_us << 8 | (uint64_t)event->kind << 4 | event->node);

@@ -58,6 +58,36 @@ static void test_io_mem_synced_write_survives_every_cut(void **state)
     lq_io_mem_image_free(image);
 }
 
+static void test_io_mem_durable_has_what_a_cut_surely_leaves(void **state)
+{
+    struct io_fixture *f = *state;
+    const char needle[] = "0123456789abcdefghijklmn";
+    const size_t size = sizeof needle - 1;
+    make_durable(f, "a", 'o', 2 * PAGE);
+    assert_false(lq_io_mem_durable_has(f->disk, needle, size));
+
+    for (size_t at = 0; at <= PAGE; at += at == 8 ? PAGE - 24 : 8) { /* ... also across the end of a page */
+        crash(f, LQ_IO_MEM_LOSE, 0);
+        lq_file file = reopen(f, "a");
+        io_write(f, file, at, needle, size);
+        assert_false(lq_io_mem_durable_has(f->disk, needle, size)); /* written only */
+        sync_file(f, file);
+        assert_true(lq_io_mem_durable_has(f->disk, needle, size));
+        io_write(f, file, at + size - 1, "X", 1);
+        assert_true(lq_io_mem_durable_has(f->disk, needle, size)); /* a cut may still leave it */
+        sync_file(f, file);
+        assert_false(lq_io_mem_durable_has(f->disk, needle, size));
+    }
+
+    crash(f, LQ_IO_MEM_LOSE, 0);
+    lq_file file = reopen(f, "a");
+    io_write(f, file, 2 * PAGE - 16, needle, 16); /* its begin alone, at the end of the file */
+    sync_file(f, file);
+    assert_false(lq_io_mem_durable_has(f->disk, needle, size));
+    assert_true(lq_io_mem_durable_has(f->disk, needle, 16));
+    crash(f, LQ_IO_MEM_LOSE, 0);
+}
+
 static void test_io_mem_torn_write_is_old_or_new_by_sector(void **state)
 {
     struct io_fixture *f = *state;
@@ -632,6 +662,7 @@ int main(void)
         IO_CONTRACT_TESTS(TEST),
         TEST(test_io_mem_unsynced_write_is_kept_or_lost_as_told),
         TEST(test_io_mem_synced_write_survives_every_cut),
+        TEST(test_io_mem_durable_has_what_a_cut_surely_leaves),
         TEST(test_io_mem_torn_write_is_old_or_new_by_sector),
         TEST(test_io_mem_torn_sector_shows_any_version_it_had),
         TEST(test_io_mem_torn_append_may_leave_zeros_in_a_longer_file),
