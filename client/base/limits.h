@@ -48,6 +48,21 @@
 #define LQ_PARTITION_WAITING_MAX       8192 /* produce requests of one partition that wait for an answer */
 #define LQ_PARTITION_WAITING_BYTES_MAX (64u * 1024 * 1024) /* batches of one partition that wait to be proposed */
 #define LQ_PARTITION_MARKS_MAX         256                 /* retention marks of one partition */
+#define LQ_CGROUPS_MAX                 1024                /* consumer groups of one partition */
+#define LQ_CGROUP_UNSETTLED_DEFAULT    100000              /* max.unsettled */
+#define LQ_CGROUP_UNSETTLED_MAX        (1024u * 1024)      /* the most it can be set to; holes of one group */
+#define LQ_PARTITION_UNSETTLED_MAX     (4u * 1024 * 1024)  /* holes of all groups of one partition */
+#define LQ_CGROUP_BACKOFF_MAX          16                  /* delays in a group's backoff list */
+#define LQ_CGROUP_DELAY_MS_MAX         2592000000u         /* of a nack or a backoff: 30 days */
+#define LQ_CGROUP_ACK_WAIT_MS_DEFAULT  30000               /* ack.wait */
+#define LQ_CGROUP_ACK_WAIT_MS_MAX      86400000u           /* a day */
+#define LQ_CGROUP_MAX_DELIVER_DEFAULT  5                   /* max.deliver */
+#define LQ_CGROUP_SEEK_LETTERS_MAX     65536               /* with more dead letters open a group cannot be moved */
+#define LQ_CGROUP_CONSUMERS_MAX        65536               /* of one group in one partition */
+#define LQ_CGROUP_REQUESTS_MAX         8192                /* changes and settles of one partition that wait */
+#define LQ_SETTLE_RANGE_MAX            (1024u * 1024)      /* messages in one range of a settle */
+#define LQ_SETTLE_BYTES_MIN            64                  /* a SETTLE command with one result */
+#define LQ_SETTLE_BYTES_MAX            (64u * 1024)        /* one SETTLE command; more results make more commands */
 #define LQ_SHARDS_MAX                  16                  /* event loops of one node */
 #define LQ_MAIL_WAITING_MAX            1024                /* asked of one shard by the others and not looked at yet */
 #define LQ_FOUNDERS_MAX                15                  /* nodes that make a cluster together */

@@ -53,7 +53,9 @@ extern "C" {
     X(ELIMIT, 34, 1, "a configured limit is reached")                                                  \
     X(EADDRINUSE, 35, 0, "the address is in use")                                                      \
     X(EINTERNAL, 36, 0, "an internal error: please report it")                                         \
-    X(EREPLACED, 37, 0, "this data directory was replaced: it is no longer part of the cluster")
+    X(EREPLACED, 37, 0, "this data directory was replaced: it is no longer part of the cluster")       \
+    X(ESETTLED, 38, 0, "the message is settled already")                                               \
+    X(ENOTHELD, 39, 0, "the message is not held by this consumer, or no longer")
 
 typedef enum lightq_status {
 #define X(name, number, retriable, text) LIGHTQ_##name = number,
