@@ -201,7 +201,8 @@ static lightq_status hand_in(struct lq_produce *produce, const struct lq_request
     request->partition.size = (uint32_t)in->payload->size;
     request->partition.batch_crc = summary->head.crc;
     request->partition.message_count = summary->head.record_count;
-    request->partition.epoch = summary->head.epoch;
+    request->partition.epoch = body->epoch > summary->head.epoch ? body->epoch : summary->head.epoch;
+    request->partition.begins_epoch = body->begins_epoch;
     request->partition.producer_id = summary->head.producer_id;
     request->partition.base_sequence = summary->head.base_sequence;
     request->partition.expected_offset = body->has_expected_offset ? body->expected_offset : LQ_OFFSET_ANY;

@@ -6,14 +6,14 @@
 void lq_command_append_head(const struct lq_command *command, uint8_t head[LQ_COMMAND_APPEND_HEAD_BYTES])
 {
     head[0] = LQ_COMMAND_APPEND;
-    head[1] = LQ_COMMAND_VERSION;
+    head[1] = LQ_COMMAND_APPEND_VERSION;
     lq_put_u16(head + 2, 0);
     lq_put_u32(head + 4, command->append.batch_crc);
     lq_put_u64(head + 8, command->append.producer_id);
     lq_put_u64(head + 16, command->append.sequence);
     lq_put_u64(head + 24, command->append.expected_offset);
     lq_put_u32(head + 32, command->append.epoch);
-    lq_put_u32(head + 36, 0);
+    lq_put_u32(head + 36, command->append.begins_epoch ? LQ_COMMAND_APPEND_BEGINS : 0);
 }
 
 void lq_command_encode(const struct lq_command *command, struct lq_writer *writer)
@@ -46,17 +46,19 @@ void lq_command_encode(const struct lq_command *command, struct lq_writer *write
     }
 }
 
-static lightq_status decode_append(struct lq_reader *reader, struct lq_command *command)
+static lightq_status decode_append(struct lq_reader *reader, uint8_t version, struct lq_command *command)
 {
     command->append.batch_crc = lq_read_u32(reader);
     command->append.producer_id = lq_read_u64(reader);
     command->append.sequence = lq_read_u64(reader);
     command->append.expected_offset = lq_read_u64(reader);
     command->append.epoch = lq_read_u32(reader);
-    uint32_t reserved = lq_read_u32(reader);
+    uint32_t bits = lq_read_u32(reader);
+    uint32_t bits_known = version == LQ_COMMAND_APPEND_VERSION ? LQ_COMMAND_APPEND_BEGINS : 0;
+    command->append.begins_epoch = (bits & LQ_COMMAND_APPEND_BEGINS) != 0;
     command->append.batch_size = (uint32_t)lq_reader_left(reader);
     command->append.batch = lq_read_bytes(reader, command->append.batch_size);
-    return reader->failed || reserved != 0 || command->append.batch_size == 0 ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
+    return reader->failed || (bits & ~bits_known) != 0 || command->append.batch_size == 0 ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
 }
 
 static lightq_status decode_config(struct lq_reader *reader, struct lq_command *command)
@@ -87,13 +89,14 @@ lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq
     if (reader.failed) {
         return LIGHTQ_ECORRUPT;
     }
-    if (version != LQ_COMMAND_VERSION || flags != 0) {
+    uint8_t newest = command->type == LQ_COMMAND_APPEND ? LQ_COMMAND_APPEND_VERSION : LQ_COMMAND_VERSION;
+    if (version < LQ_COMMAND_VERSION || version > newest || flags != 0) {
         return LIGHTQ_EVERSION;
     }
     lightq_status status = LIGHTQ_ECORRUPT;
     switch (command->type) {
     case LQ_COMMAND_APPEND:
-        status = decode_append(&reader, command);
+        status = decode_append(&reader, version, command);
         break;
     case LQ_COMMAND_TRIM:
         status = decode_number(&reader, &command->trim.offset);

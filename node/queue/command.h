@@ -2,10 +2,11 @@
  * Drawn with examples in docs/format/commands.md.
  *
  *      0  type     u8    enum lq_command_type
- *      1  version  u8    1
+ *      1  version  u8    APPEND 2, others 1
  *      2  flags    u16   0
  *   APPEND             4 batch_crc u32 | 8 producer u64 | 16 sequence u64 | 24 expected_offset u64 (all ones: any) |
- *                     32 epoch u32 | 36 reserved u32, 0 | 40 record batch ...
+ *                     32 epoch u32 | 36 u32, bit 0: begins the epoch | 40 record batch ...
+ *                     (version 1, which is read as well: 36 is 0)
  *   TRIM               4 reserved u32, 0 | 8 offset u64 (all ones: the end): drop every message below it
  *   CONFIG             4 partition u32 | 8 topic uuid, 16 bytes | 24 topic configuration (topic_config.h)
  *   FORGET             4 reserved u32, 0 | 8 index u64: forget producers whose last batch has this index or a lower one
@@ -17,6 +18,7 @@
 #ifndef LQ_NODE_QUEUE_COMMAND_H
 #define LQ_NODE_QUEUE_COMMAND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/base/buf.h"
@@ -34,7 +36,9 @@ enum lq_command_type {
 };
 
 #define LQ_COMMAND_VERSION           1
+#define LQ_COMMAND_APPEND_VERSION    2
 #define LQ_COMMAND_APPEND_HEAD_BYTES 40
+#define LQ_COMMAND_APPEND_BEGINS     1u  /* the bit at 36 */
 #define LQ_COMMAND_BYTES_MAX         512 /* of every command but APPEND */
 
 struct lq_command {
@@ -43,6 +47,7 @@ struct lq_command {
         struct {
             uint64_t producer_id, sequence, expected_offset;
             uint32_t epoch, batch_crc;
+            bool begins_epoch;
             const uint8_t *batch; /* inside the payload */
             uint32_t batch_size;
         } append;

@@ -144,6 +144,7 @@ static lightq_status propose_batch(struct lq_partition *partition, struct lq_par
                                                   .sequence = request->base_sequence,
                                                   .expected_offset = request->expected_offset,
                                                   .epoch = request->epoch,
+                                                  .begins_epoch = request->begins_epoch,
                                                   .batch_crc = request->batch_crc}};
     uint8_t head[LQ_COMMAND_APPEND_HEAD_BYTES];
     lq_command_append_head(&command, head);

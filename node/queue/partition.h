@@ -35,7 +35,8 @@ struct lq_partition_request;
  *   OK               applied here, so durable on a majority: base_offset, term, timestamp_ms and duplicate are set.
  *                    duplicate: it was stored by an earlier try and the values are that one's
  *   EDUPLICATE       all its messages are stored, so long ago that the offset is no longer known
- *   EOUTOFSEQUENCE   a gap, an overlap, or a producer that is not known here with a sequence other than 0
+ *   EOUTOFSEQUENCE   a gap, an overlap, or a producer that is not known here with a sequence other than 0; of a batch
+ *                    that begins an epoch: it comes before what is stored, and nobody knows whether it is
  *   EFENCED          a newer epoch of this producer was seen
  *   EEXPECTED        the log's end is not expected_offset
  *   ENOTLEADER       not proposed: this replica stopped leading while it waited
@@ -51,8 +52,9 @@ struct lq_partition_request {
     uint32_t batch_crc;       /* CRC32C that stands in the batch: goes into the digest */
     uint32_t message_count;   /* 1 to LQ_BATCH_RECORDS_MAX */
     uint32_t epoch;           /* of the producer; higher ones fence lower ones */
+    bool begins_epoch;        /* what comes before it and is not stored was given up */
     uint64_t producer_id;     /* 0: not idempotent, nothing is checked */
-    uint64_t base_sequence;   /* of the first message; sequences count messages and begin at 0 in each epoch */
+    uint64_t base_sequence;   /* of the first message; sequences count messages, and go on over epochs */
     uint64_t expected_offset; /* LQ_OFFSET_ANY, or EEXPECTED unless the batch goes exactly there */
     lq_partition_cb cb;
     void *data;

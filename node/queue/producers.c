@@ -5,21 +5,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PRODUCER_BYTES 32 /* the least one takes in a checkpoint */
+#define PRODUCER_BYTES 32 /* less than any one takes in a checkpoint */
 
-enum lq_verdict lq_sequence_judge(bool known, uint32_t known_epoch, uint64_t next_sequence, uint32_t epoch,
-                                  uint64_t sequence, uint32_t count)
+enum lq_verdict lq_sequence_judge(const struct lq_progress *progress, const struct lq_numbering *batch)
 {
-    if (known && epoch < known_epoch) {
+    if (progress == NULL) {
+        return batch->sequence == 0 || batch->begins_epoch ? LQ_VERDICT_NEXT : LQ_VERDICT_GAP;
+    }
+    if (batch->epoch < progress->epoch) {
         return LQ_VERDICT_FENCED;
     }
-    if (!known || epoch > known_epoch) {
-        return sequence == 0 ? LQ_VERDICT_NEXT : LQ_VERDICT_GAP;
-    }
-    if (sequence == next_sequence) {
+    if (batch->sequence == progress->next_sequence) {
         return LQ_VERDICT_NEXT;
     }
-    return sequence + count <= next_sequence ? LQ_VERDICT_OLD : LQ_VERDICT_GAP;
+    if (batch->sequence > progress->next_sequence) {
+        return batch->begins_epoch && batch->epoch > progress->epoch ? LQ_VERDICT_NEXT : LQ_VERDICT_GAP;
+    }
+    if (batch->sequence + batch->count > progress->next_sequence) {
+        return LQ_VERDICT_GAP;
+    }
+    return batch->epoch == progress->epoch && batch->sequence >= progress->epoch_sequence ? LQ_VERDICT_OLD
+                                                                                          : LQ_VERDICT_EARLIER;
+}
+
+struct lq_progress lq_progress_after(const struct lq_progress *progress, uint32_t epoch, uint64_t sequence,
+                                     uint32_t count)
+{
+    bool same = progress != NULL && progress->epoch == epoch;
+    return (struct lq_progress){.epoch = epoch,
+                                .epoch_sequence = same ? progress->epoch_sequence : sequence,
+                                .next_sequence = sequence + count};
 }
 
 static void unlink_from_order(struct lq_producers *producers, struct lq_producer *producer)
@@ -97,6 +112,7 @@ lightq_status lq_producers_applied(struct lq_producers *producers, uint64_t id, 
                                    const struct lq_batch_place *batch)
 {
     struct lq_producer *producer = lq_producers_find(producers, id);
+    const struct lq_progress *before = producer == NULL ? NULL : &producer->progress;
     if (producer != NULL) {
         unlink_from_order(producers, producer);
         link_as_newest(producers, producer);
@@ -105,16 +121,12 @@ lightq_status lq_producers_applied(struct lq_producers *producers, uint64_t id, 
     } else if ((producer = add(producers, id)) == NULL) {
         return LIGHTQ_ENOMEM;
     }
-    if (epoch != producer->epoch) {
-        producer->epoch = epoch;
-        producer->kept = 0;
-    }
     if (producer->kept == LQ_PRODUCER_BATCHES_KEPT) {
         memmove(producer->batches, producer->batches + 1, sizeof producer->batches - sizeof producer->batches[0]);
         producer->kept--;
     }
     producer->batches[producer->kept++] = *batch;
-    producer->next_sequence = batch->sequence + batch->count;
+    producer->progress = lq_progress_after(before, epoch, batch->sequence, batch->count);
     producer->last_index = index;
     return LIGHTQ_OK;
 }
@@ -131,9 +143,10 @@ void lq_producers_save(const struct lq_producers *producers, struct lq_writer *w
     lq_write_u32(writer, (uint32_t)producers->count);
     for (const struct lq_producer *producer = producers->oldest; producer != NULL; producer = producer->newer) {
         lq_write_u64(writer, producer->id);
-        lq_write_u64(writer, producer->next_sequence);
+        lq_write_u64(writer, producer->progress.next_sequence);
+        lq_write_u64(writer, producer->progress.epoch_sequence);
         lq_write_u64(writer, producer->last_index);
-        lq_write_u32(writer, producer->epoch);
+        lq_write_u32(writer, producer->progress.epoch);
         lq_write_u32(writer, producer->kept);
         for (uint32_t i = 0; i < producer->kept; i++) {
             const struct lq_batch_place *batch = &producer->batches[i];
@@ -146,7 +159,13 @@ void lq_producers_save(const struct lq_producers *producers, struct lq_writer *w
     }
 }
 
-/* The batches follow one another without a gap and end where the producer goes on. At least one is kept. */
+/* Whether a batch may lie behind another one that ends before @end: without a gap, unless an epoch began there. */
+static bool follows(const struct lq_producer *producer, uint64_t end, uint64_t sequence)
+{
+    return sequence == end || (sequence > end && sequence <= producer->progress.epoch_sequence);
+}
+
+/* The batches follow one another and end where the producer goes on. At least one is kept. */
 static bool load_batches(struct lq_producer *producer, struct lq_reader *reader, uint64_t offset_end)
 {
     uint64_t offset = 0;
@@ -163,16 +182,18 @@ static bool load_batches(struct lq_producer *producer, struct lq_reader *reader,
             return false;
         }
         offset = batch->base_offset + batch->count;
-        if (i > 0 && producer->batches[i - 1].sequence + producer->batches[i - 1].count != batch->sequence) {
+        const struct lq_batch_place *before = i > 0 ? batch - 1 : NULL;
+        if (before != NULL && !follows(producer, before->sequence + before->count, batch->sequence)) {
             return false;
         }
     }
     const struct lq_batch_place *last = &producer->batches[producer->kept - 1];
-    return last->sequence + last->count == producer->next_sequence;
+    return last->sequence + last->count == producer->progress.next_sequence &&
+           last->sequence >= producer->progress.epoch_sequence;
 }
 
-lightq_status lq_producers_load(struct lq_producers *producers, struct lq_reader *reader, uint64_t index_max,
-                                uint64_t offset_end)
+lightq_status lq_producers_load(struct lq_producers *producers, struct lq_reader *reader, bool with_epochs,
+                                uint64_t index_max, uint64_t offset_end)
 {
     size_t count = lq_read_u32(reader);
     if (count > LQ_PRODUCERS_MAX || lq_reader_left(reader) < count * PRODUCER_BYTES) {
@@ -188,9 +209,10 @@ lightq_status lq_producers_load(struct lq_producers *producers, struct lq_reader
         if (producer == NULL) {
             return LIGHTQ_ENOMEM;
         }
-        producer->next_sequence = lq_read_u64(reader);
+        producer->progress.next_sequence = lq_read_u64(reader);
+        producer->progress.epoch_sequence = with_epochs ? lq_read_u64(reader) : 0;
         producer->last_index = lq_read_u64(reader);
-        producer->epoch = lq_read_u32(reader);
+        producer->progress.epoch = lq_read_u32(reader);
         uint32_t kept = lq_read_u32(reader);
         if (reader->failed || kept == 0 || kept > LQ_PRODUCER_BATCHES_KEPT || producer->last_index <= last_index ||
             producer->last_index > index_max) {

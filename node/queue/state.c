@@ -7,9 +7,10 @@
 #include "node/queue/partition.h"
 #include "node/queue/sealed.h"
 
-#define STATE_MAGIC        0x5350514cu /* "LQPS" read as little endian */
-#define STATE_VERSION      1
-#define DIGEST_INPUT_BYTES 16
+#define STATE_MAGIC         0x5350514cu /* "LQPS" read as little endian */
+#define STATE_VERSION       2
+#define STATE_VERSION_PLAIN 1 /* producers without epochs */
+#define DIGEST_INPUT_BYTES  16
 
 void lq_queue_state_init(struct lq_queue_state *state)
 {
@@ -54,13 +55,14 @@ static lightq_status judge_append(const struct lq_queue_state *state, const stru
         return LIGHTQ_OK;
     }
     const struct lq_producer *producer = lq_producers_find(&state->producers, command->append.producer_id);
-    enum lq_verdict verdict =
-        lq_sequence_judge(producer != NULL, producer == NULL ? 0 : producer->epoch,
-                          producer == NULL ? 0 : producer->next_sequence, command->append.epoch, sequence, count);
-    if (verdict != LQ_VERDICT_NEXT) {
-        return lq_err_set(err, LIGHTQ_ECORRUPT, "entry %llu: sequence %llu of producer %llu does not follow",
+    const struct lq_numbering numbering = {.epoch = command->append.epoch,
+                                           .begins_epoch = command->append.begins_epoch,
+                                           .sequence = sequence,
+                                           .count = count};
+    if (lq_sequence_judge(producer == NULL ? NULL : &producer->progress, &numbering) != LQ_VERDICT_NEXT) {
+        return lq_err_set(err, LIGHTQ_ECORRUPT, "entry %llu: sequence %llu of producer %llu, epoch %u, does not follow",
                           (unsigned long long)entry->index, (unsigned long long)sequence,
-                          (unsigned long long)command->append.producer_id);
+                          (unsigned long long)command->append.producer_id, command->append.epoch);
     }
     return LIGHTQ_OK;
 }
@@ -225,7 +227,7 @@ static bool is_sound(const struct lq_queue_state *state)
     return last->offset < state->end_offset && last->bytes <= state->bytes && last->timestamp_ms <= state->timestamp_ms;
 }
 
-static lightq_status load_fields(struct lq_queue_state *state, struct lq_reader *reader)
+static lightq_status load_fields(struct lq_queue_state *state, struct lq_reader *reader, uint16_t version)
 {
     uint64_t *const words[] = {&state->start_offset, &state->end_offset,   &state->applied_index,
                                &state->applied_term, &state->timestamp_ms, &state->digest,
@@ -244,7 +246,8 @@ static lightq_status load_fields(struct lq_queue_state *state, struct lq_reader 
         status = lq_marks_load(&state->marks, reader);
     }
     if (status == LIGHTQ_OK) {
-        status = lq_producers_load(&state->producers, reader, state->applied_index, state->end_offset);
+        status = lq_producers_load(&state->producers, reader, version != STATE_VERSION_PLAIN, state->applied_index,
+                                   state->end_offset);
     }
     if (status == LIGHTQ_OK && (reader->failed || lq_reader_left(reader) != 0 || !is_sound(state))) {
         status = LIGHTQ_ECORRUPT;
@@ -258,6 +261,11 @@ lightq_status lq_queue_state_load(struct lq_queue_state *state, const uint8_t *b
         return LIGHTQ_OK;
     }
     struct lq_reader reader;
-    lightq_status status = lq_sealed_open(bytes, size, STATE_MAGIC, STATE_VERSION, &reader);
-    return status == LIGHTQ_OK ? load_fields(state, &reader) : status;
+    uint16_t version = STATE_VERSION;
+    lightq_status status = lq_sealed_open(bytes, size, STATE_MAGIC, version, &reader);
+    if (status == LIGHTQ_EVERSION) {
+        version = STATE_VERSION_PLAIN;
+        status = lq_sealed_open(bytes, size, STATE_MAGIC, version, &reader);
+    }
+    return status == LIGHTQ_OK ? load_fields(state, &reader, version) : status;
 }

@@ -3,7 +3,7 @@
  * lq_queue_state_save(). Called by partition.c. The checkpoint, little endian:
  *
  *      0  magic          u32   "LQPS"
- *      4  version        u16   1
+ *      4  version        u16   2 (1, with other producers, is read as well)
  *      6  flags          u16   0
  *      8  start_offset   u64
  *     16  end_offset     u64

@@ -51,26 +51,25 @@ static const struct lq_producer *find_applied(const struct lq_tail *tail, const 
     return producer;
 }
 
-/* All messages of @request come before the next sequence: where are they? */
+/* All messages of @request come before the next sequence: where are they? They may have been proposed or stored in an
+ * earlier epoch. @surely: what is applied and not kept any more is stored. */
 static enum lq_tail_verdict judge_old(const struct lq_tail_producer *in_flight, const struct lq_producer *applied,
-                                      const struct lq_partition_request *request,
+                                      const struct lq_partition_request *request, bool surely,
                                       struct lq_partition_request **proposed, const struct lq_batch_place **place)
 {
     if (in_flight != NULL) {
         for (struct lq_partition_request *at = in_flight->first; at != NULL; at = at->next_of_producer) {
-            if (at->epoch == request->epoch && at->base_sequence == request->base_sequence &&
-                at->message_count == request->message_count) {
+            if (at->base_sequence == request->base_sequence && at->message_count == request->message_count) {
                 *proposed = at;
                 return LQ_TAIL_PROPOSED;
             }
         }
     }
-    if (applied == NULL || applied->epoch != request->epoch ||
-        request->base_sequence + request->message_count > applied->next_sequence) {
+    if (applied == NULL || request->base_sequence + request->message_count > applied->progress.next_sequence) {
         return LQ_TAIL_GAP; /* it overlaps proposals in another cut: nobody can say that it is stored */
     }
     *place = lq_producer_batch(applied, request->base_sequence, request->message_count);
-    return *place != NULL ? LQ_TAIL_STORED : LQ_TAIL_FORGOTTEN;
+    return *place != NULL ? LQ_TAIL_STORED : surely ? LQ_TAIL_FORGOTTEN : LQ_TAIL_GAP;
 }
 
 enum lq_tail_verdict lq_tail_judge(const struct lq_tail *tail, const struct lq_queue_state *state,
@@ -82,14 +81,20 @@ enum lq_tail_verdict lq_tail_judge(const struct lq_tail *tail, const struct lq_q
     }
     const struct lq_tail_producer *in_flight = find(tail, request->producer_id);
     const struct lq_producer *applied = find_applied(tail, state, in_flight, request->producer_id);
-    bool known = in_flight != NULL || applied != NULL;
-    uint32_t epoch = in_flight != NULL ? in_flight->epoch : applied != NULL ? applied->epoch : 0;
-    uint64_t next = in_flight != NULL ? in_flight->next_sequence : applied != NULL ? applied->next_sequence : 0;
-    switch (lq_sequence_judge(known, epoch, next, request->epoch, request->base_sequence, request->message_count)) {
+    const struct lq_progress *progress = in_flight != NULL ? &in_flight->progress
+                                         : applied != NULL ? &applied->progress
+                                                           : NULL;
+    const struct lq_numbering numbering = {.epoch = request->epoch,
+                                           .begins_epoch = request->begins_epoch,
+                                           .sequence = request->base_sequence,
+                                           .count = request->message_count};
+    enum lq_verdict verdict = lq_sequence_judge(progress, &numbering);
+    switch (verdict) {
     case LQ_VERDICT_NEXT:
-        return known || tail->producer_count < producers_max ? LQ_TAIL_NEXT : LQ_TAIL_FULL;
+        return progress != NULL || tail->producer_count < producers_max ? LQ_TAIL_NEXT : LQ_TAIL_FULL;
     case LQ_VERDICT_OLD:
-        return judge_old(in_flight, applied, request, proposed, place);
+    case LQ_VERDICT_EARLIER:
+        return judge_old(in_flight, applied, request, verdict == LQ_VERDICT_OLD, proposed, place);
     case LQ_VERDICT_FENCED:
         return LQ_TAIL_FENCED;
     case LQ_VERDICT_GAP:
@@ -138,19 +143,20 @@ void lq_tail_proposed(struct lq_tail *tail, const struct lq_queue_state *state, 
     if (producer == NULL) {
         return;
     }
+    const struct lq_progress *before = &producer->progress;
     if (producer->first == NULL) {
-        const struct lq_producer *applied = lq_producers_find(&state->producers, producer->id);
-        if (applied == NULL || applied->last_index <= tail->forget_index) {
+        const struct lq_producer *applied = find_applied(tail, state, NULL, producer->id);
+        if (applied == NULL) {
             tail->producer_count++;
         }
+        before = applied == NULL ? NULL : &applied->progress;
         producer->first = request;
     } else {
         producer->last->next_of_producer = request;
     }
     producer->last = request;
     request->next_of_producer = NULL;
-    producer->epoch = request->epoch;
-    producer->next_sequence = request->base_sequence + request->message_count;
+    producer->progress = lq_progress_after(before, request->epoch, request->base_sequence, request->message_count);
 }
 
 void lq_tail_applied(struct lq_tail *tail, struct lq_partition_request *request)

@@ -14,8 +14,7 @@
 
 struct lq_tail_producer {
     uint64_t id;
-    uint64_t next_sequence;
-    uint32_t epoch;
+    struct lq_progress progress;               /* once all that is in flight is applied */
     struct lq_partition_request *first, *last; /* proposed and not applied, in order; NULL: idle, kept for the next */
     UT_hash_handle hh;
 };

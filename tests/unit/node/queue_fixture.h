@@ -276,6 +276,15 @@ static inline lightq_status produce(struct fixture *f, struct produced *p, uint6
     return lq_partition_produce(f->partition, &p->request);
 }
 
+/* The same for a batch that begins its epoch. */
+static inline lightq_status produce_beginning(struct fixture *f, struct produced *p, uint64_t producer, uint32_t epoch,
+                                              uint64_t sequence, uint32_t count)
+{
+    produced_init(f, p, producer, epoch, sequence, count);
+    p->request.begins_epoch = true;
+    return lq_partition_produce(f->partition, &p->request);
+}
+
 /* The bytes of the state; the caller frees. */
 static inline struct lq_writer saved(struct lq_partition *partition)
 {

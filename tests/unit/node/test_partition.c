@@ -151,25 +151,6 @@ static void test_produce_gap_and_overlap_are_out_of_sequence(void **state)
     assert_int_equal(lq_partition_end(f->partition), 5);
 }
 
-static void test_produce_new_epoch_fences_the_old(void **state)
-{
-    struct fixture *f = *state;
-    struct produced p[4];
-    fixture_lead(f);
-    assert_int_equal(produce(f, &p[0], 9, 1, 0, 4), LIGHTQ_OK);
-    fixture_apply_all(f);
-
-    assert_int_equal(produce(f, &p[1], 9, 2, 4, 1), LIGHTQ_EOUTOFSEQUENCE); /* a new epoch begins at 0 */
-    assert_int_equal(produce(f, &p[1], 9, 2, 0, 1), LIGHTQ_OK);
-    assert_int_equal(produce(f, &p[2], 9, 1, 4, 1), LIGHTQ_EFENCED); /* while the new one is proposed */
-    fixture_apply_all(f);
-    assert_int_equal(produce(f, &p[2], 9, 1, 0, 4), LIGHTQ_EFENCED); /* its retries too */
-    assert_int_equal(produce(f, &p[3], 9, 2, 1, 1), LIGHTQ_OK);
-    fixture_apply_all(f);
-
-    assert_int_equal(lq_partition_end(f->partition), 6);
-}
-
 static void test_produce_expected_offset_is_checked(void **state)
 {
     struct fixture *f = *state;
@@ -680,7 +661,6 @@ int main(void)
         CASE(test_produce_retry_of_proposed_batch_waits_for_it),
         CASE(test_produce_old_batch_is_duplicate_without_offset),
         CASE(test_produce_gap_and_overlap_are_out_of_sequence),
-        CASE(test_produce_new_epoch_fences_the_old),
         CASE(test_produce_expected_offset_is_checked),
         CASE(test_produce_full_window_queues_in_order),
         CASE(test_produce_too_much_waiting_is_busy),

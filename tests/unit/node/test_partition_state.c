@@ -89,7 +89,7 @@ static void make_state(struct fixture *f)
     for (unsigned i = 0; i < 20; i++) {
         struct produced p;
         f->clock.wall_ms += 1500;
-        assert_int_equal(produce(f, &p, 1 + i % 3, 1, i / 3 * 2, 2), LIGHTQ_OK);
+        assert_int_equal(produce_beginning(f, &p, 1 + i % 3, i / 6, i / 3 * 2 + i / 12, 2), LIGHTQ_OK);
         fixture_apply_all(f);
     }
     assert_int_equal(lq_partition_trim(f->partition, 7), LIGHTQ_OK);
@@ -181,7 +181,7 @@ static void test_load_of_newer_version_is_eversion(void **state)
     struct fixture *f = *state;
     make_state(f);
     struct lq_writer writer = saved(f->partition);
-    lq_put_u16(writer.bytes + 4, 2);
+    lq_put_u16(writer.bytes + 4, lq_get_u16(writer.bytes + 4) + 1);
     lq_put_u32(writer.bytes + writer.size - 4, lq_crc32c(0, writer.bytes, writer.size - 4));
 
     assert_int_equal(lq_partition_load(f->partition, writer.bytes, writer.size), LIGHTQ_EVERSION);
@@ -297,11 +297,12 @@ static void unknown_type(struct lq_entry *entry, uint8_t *payload)
 {
     (void)entry;
     payload[0] = 99;
+    payload[1] = 1;
 }
 static void newer_version(struct lq_entry *entry, uint8_t *payload)
 {
     (void)entry;
-    payload[1] = 2;
+    payload[1]++;
 }
 static void no_batch(struct lq_entry *entry, uint8_t *payload)
 {

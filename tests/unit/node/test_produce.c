@@ -103,6 +103,26 @@ static void test_produce_gap_in_sequence_is_refused(void **state)
     assert_int_equal(say(f, &body, solo_batch(5, 10, 1, 1))->base_offset, 10);
 }
 
+static void test_produce_epoch_of_the_request_fences_lower_ones(void **state)
+{
+    struct fixture *f = *state;
+    Lightq__Wire__Produce body = to(&f->topic);
+    (void)say(f, &body, solo_batch(5, 0, 10, 100));
+
+    body.epoch = 1;
+    assert_int_equal(say(f, &body, solo_batch(5, 12, 1, 1))->status, LIGHTQ_EOUTOFSEQUENCE);
+    body.begins_epoch = true;
+    assert_int_equal(say(f, &body, solo_batch(5, 12, 1, 1))->base_offset, 10);
+    body.epoch = 0;
+    assert_int_equal(say(f, &body, solo_batch(5, 10, 2, 1))->status, LIGHTQ_EFENCED);
+    body.begins_epoch = false;
+    assert_int_equal(say(f, &body, solo_batch(5, 13, 1, 1))->status, LIGHTQ_EFENCED);
+    body.epoch = 1;
+    const Lightq__Wire__ProduceAnswer *answer = say(f, &body, solo_batch(5, 0, 10, 100)); /* made in epoch 0 */
+    assert_true(answer->status == LIGHTQ_OK && answer->duplicate && answer->base_offset == 0);
+    assert_int_equal(say(f, &body, solo_batch(5, 13, 1, 1))->base_offset, 11);
+}
+
 static void test_produce_expected_offset_is_kept(void **state)
 {
     struct fixture *f = *state;
@@ -316,6 +336,7 @@ int main(void)
         TEST(test_produce_stores_batches_one_behind_the_other),
         TEST(test_produce_same_batch_again_is_duplicate_at_its_offset),
         TEST(test_produce_gap_in_sequence_is_refused),
+        TEST(test_produce_epoch_of_the_request_fences_lower_ones),
         TEST(test_produce_expected_offset_is_kept),
         TEST(test_produce_damaged_batch_is_refused),
         TEST(test_produce_message_above_the_limit_is_too_big),

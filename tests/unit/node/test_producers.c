@@ -17,18 +17,59 @@ static void apply(struct lq_producers *producers, uint64_t id, uint32_t epoch, u
     assert_int_equal(lq_producers_applied(producers, id, epoch, index, &place), LIGHTQ_OK);
 }
 
-static void test_judge_tells_next_old_gap_and_fenced_apart(void **state)
+static enum lq_verdict judge(const struct lq_progress *progress, uint32_t epoch, bool begins, uint64_t sequence,
+                             uint32_t count)
+{
+    const struct lq_numbering batch = {.epoch = epoch, .begins_epoch = begins, .sequence = sequence, .count = count};
+    return lq_sequence_judge(progress, &batch);
+}
+
+static void test_judge_inside_an_epoch_lets_nothing_out(void **state)
 {
     (void)state;
-    assert_int_equal(lq_sequence_judge(false, 0, 0, 7, 0, 3), LQ_VERDICT_NEXT);
-    assert_int_equal(lq_sequence_judge(false, 0, 0, 7, 1, 3), LQ_VERDICT_GAP);
-    assert_int_equal(lq_sequence_judge(true, 7, 10, 7, 10, 3), LQ_VERDICT_NEXT);
-    assert_int_equal(lq_sequence_judge(true, 7, 10, 7, 11, 3), LQ_VERDICT_GAP);
-    assert_int_equal(lq_sequence_judge(true, 7, 10, 7, 7, 3), LQ_VERDICT_OLD);
-    assert_int_equal(lq_sequence_judge(true, 7, 10, 7, 8, 3), LQ_VERDICT_GAP); /* two old messages and a new one */
-    assert_int_equal(lq_sequence_judge(true, 7, 10, 6, 10, 3), LQ_VERDICT_FENCED);
-    assert_int_equal(lq_sequence_judge(true, 7, 10, 8, 0, 3), LQ_VERDICT_NEXT);
-    assert_int_equal(lq_sequence_judge(true, 7, 10, 8, 10, 3), LQ_VERDICT_GAP);
+    const struct lq_progress at = {.epoch = 7, .epoch_sequence = 4, .next_sequence = 10};
+
+    assert_int_equal(judge(&at, 7, false, 10, 3), LQ_VERDICT_NEXT);
+    assert_int_equal(judge(&at, 7, false, 11, 3), LQ_VERDICT_GAP);
+    assert_int_equal(judge(&at, 7, true, 11, 3), LQ_VERDICT_GAP); /* it began at 4, and begins once */
+    assert_int_equal(judge(&at, 7, false, 7, 3), LQ_VERDICT_OLD);
+    assert_int_equal(judge(&at, 7, false, 4, 6), LQ_VERDICT_OLD);
+    assert_int_equal(judge(&at, 7, false, 8, 3), LQ_VERDICT_GAP);     /* two old messages and a new one */
+    assert_int_equal(judge(&at, 7, false, 3, 3), LQ_VERDICT_EARLIER); /* from before the epoch */
+    assert_int_equal(judge(&at, 7, true, 0, 3), LQ_VERDICT_EARLIER);
+}
+
+static void test_judge_of_an_unknown_producer_wants_a_beginning(void **state)
+{
+    (void)state;
+
+    assert_int_equal(judge(NULL, 7, false, 0, 3), LQ_VERDICT_NEXT);
+    assert_int_equal(judge(NULL, 7, false, 1, 3), LQ_VERDICT_GAP);
+    assert_int_equal(judge(NULL, 7, true, 1, 3), LQ_VERDICT_NEXT);
+}
+
+static void test_judge_of_a_lower_epoch_is_fenced(void **state)
+{
+    (void)state;
+    const struct lq_progress at = {.epoch = 7, .epoch_sequence = 4, .next_sequence = 10};
+
+    assert_int_equal(judge(&at, 6, false, 10, 3), LQ_VERDICT_FENCED); /* what would follow */
+    assert_int_equal(judge(&at, 6, true, 20, 3), LQ_VERDICT_FENCED);
+    assert_int_equal(judge(&at, 0, false, 4, 3), LQ_VERDICT_FENCED); /* what is stored: ask with the epoch of now */
+}
+
+static void test_judge_of_a_new_epoch_may_leave_out_only_where_it_begins(void **state)
+{
+    (void)state;
+    const struct lq_progress at = {.epoch = 7, .epoch_sequence = 4, .next_sequence = 10};
+
+    assert_int_equal(judge(&at, 8, true, 10, 3), LQ_VERDICT_NEXT);
+    assert_int_equal(judge(&at, 8, true, 12, 3), LQ_VERDICT_NEXT);
+    assert_int_equal(judge(&at, 9, false, 10, 3), LQ_VERDICT_NEXT); /* nothing is left out */
+    assert_int_equal(judge(&at, 8, false, 11, 3), LQ_VERDICT_GAP);
+    assert_int_equal(judge(&at, 8, true, 7, 3), LQ_VERDICT_EARLIER);
+    assert_int_equal(judge(&at, 8, true, 8, 3), LQ_VERDICT_GAP);
+    assert_int_equal(judge(&at, 8, false, 0, 3), LQ_VERDICT_EARLIER);
 }
 
 static void test_producers_keep_the_last_batches(void **state)
@@ -41,13 +82,17 @@ static void test_producers_keep_the_last_batches(void **state)
     }
 
     const struct lq_producer *producer = lq_producers_find(&producers, 4);
-    assert_int_equal(producer->next_sequence, (LQ_PRODUCER_BATCHES_KEPT + 2) * 2);
+    assert_int_equal(producer->progress.next_sequence, (LQ_PRODUCER_BATCHES_KEPT + 2) * 2);
     assert_null(lq_producer_batch(producer, 2, 2));
     assert_int_equal(lq_producer_batch(producer, 4, 2)->base_offset, 1020);
     assert_null(lq_producer_batch(producer, 4, 1)); /* another cut is another batch */
-    apply(&producers, 4, 1, 0, 200);                /* a new epoch begins with nothing */
+    apply(&producers, 4, 3, 50, 200);               /* a new epoch, which leaves something out */
     assert_null(lq_producer_batch(producer, 4, 2));
-    assert_int_equal(producer->kept, 1);
+    assert_int_equal(lq_producer_batch(producer, 6, 2)->base_offset, 1030);
+    assert_int_equal(lq_producer_batch(producer, 50, 2)->base_offset, 2000);
+    assert_int_equal(producer->progress.epoch, 3);
+    assert_int_equal(producer->progress.epoch_sequence, 50);
+    assert_int_equal(producer->progress.next_sequence, 52);
     lq_producers_deinit(&producers);
 }
 
@@ -141,7 +186,10 @@ static void test_marks_trim_keeps_the_one_at_the_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_judge_tells_next_old_gap_and_fenced_apart),
+        cmocka_unit_test(test_judge_inside_an_epoch_lets_nothing_out),
+        cmocka_unit_test(test_judge_of_an_unknown_producer_wants_a_beginning),
+        cmocka_unit_test(test_judge_of_a_lower_epoch_is_fenced),
+        cmocka_unit_test(test_judge_of_a_new_epoch_may_leave_out_only_where_it_begins),
         cmocka_unit_test(test_producers_keep_the_last_batches),
         cmocka_unit_test(test_producers_are_forgotten_by_last_use),
         cmocka_unit_test(test_producers_are_bounded),

@@ -1,0 +1,297 @@
+/* test_epochs.c - producer epochs in a partition: what is stored of one fences all lower ones, in what is proposed,
+ * what is applied, what a checkpoint holds and over changes of the leader; and a batch that is sent again in a later
+ * epoch is stored once. */
+#include "client/base/crc.h"
+#include "tests/unit/node/queue_fixture.h"
+
+static void test_produce_new_epoch_fences_the_old(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p[5];
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 1, 0, 4), LIGHTQ_OK);
+    fixture_apply_all(f);
+
+    assert_int_equal(produce(f, &p[1], 9, 2, 6, 1), LIGHTQ_EOUTOFSEQUENCE); /* it does not begin the epoch */
+    assert_int_equal(produce_beginning(f, &p[1], 9, 2, 6, 1), LIGHTQ_OK);   /* 4 and 5 were given up */
+    assert_int_equal(produce(f, &p[2], 9, 1, 4, 2), LIGHTQ_EFENCED);        /* while the new one is proposed */
+    assert_int_equal(produce(f, &p[2], 9, 2, 4, 2), LIGHTQ_EOUTOFSEQUENCE); /* nor under the new epoch */
+    fixture_apply_all(f);
+    assert_int_equal(produce(f, &p[2], 9, 1, 4, 2), LIGHTQ_EFENCED); /* and for ever */
+    assert_int_equal(produce(f, &p[2], 9, 1, 7, 1), LIGHTQ_EFENCED);
+    assert_int_equal(produce(f, &p[2], 9, 1, 0, 4), LIGHTQ_EFENCED); /* its retries too */
+    assert_int_equal(produce(f, &p[3], 9, 2, 7, 1), LIGHTQ_OK);
+    fixture_apply_all(f);
+
+    assert_int_equal(lq_partition_end(f->partition), 6);
+}
+
+static void test_produce_late_batch_of_old_epoch_is_stored_in_order(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p[3];
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 0, 0, 4), LIGHTQ_OK);
+
+    assert_int_equal(produce(f, &p[1], 9, 0, 4, 2), LIGHTQ_OK); /* late, but before the new epoch's first */
+    assert_int_equal(produce_beginning(f, &p[2], 9, 1, 6, 1), LIGHTQ_OK);
+    fixture_apply_all(f);
+
+    assert_int_equal(p[1].request.base_offset, 4);
+    assert_int_equal(p[2].request.base_offset, 6);
+}
+
+/* A batch in doubt is sent again in the next epoch, with its old sequence: once is enough. */
+static void test_produce_retry_in_new_epoch_is_stored_once(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p[7];
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 0, 0, 4), LIGHTQ_OK); /* given up by its producer */
+    assert_int_equal(produce(f, &p[1], 9, 0, 4, 2), LIGHTQ_OK);
+    assert_int_equal(produce(f, &p[2], 9, 0, 6, 3), LIGHTQ_OK);
+
+    assert_int_equal(produce_beginning(f, &p[3], 9, 1, 4, 2), LIGHTQ_OK); /* it waits for the proposal */
+    fixture_apply_all(f);
+    assert_int_equal(produce(f, &p[4], 9, 1, 6, 3), LIGHTQ_OK);
+    assert_int_equal(produce(f, &p[5], 9, 1, 9, 1), LIGHTQ_OK); /* new, and nothing is left out */
+    assert_int_equal(produce(f, &p[6], 9, 0, 9, 1), LIGHTQ_EFENCED);
+    fixture_apply_all(f);
+    fixture_turn(f);
+
+    for (unsigned i = 0; i < 6; i++) {
+        assert_int_equal(p[i].answers, 1);
+        assert_int_equal(p[i].status, LIGHTQ_OK);
+        assert_int_equal(p[i].request.duplicate, i == 3 || i == 4);
+    }
+    assert_int_equal(p[3].request.base_offset, 4);
+    assert_int_equal(p[4].request.base_offset, 6);
+    assert_int_equal(p[5].request.base_offset, 9);
+    assert_int_equal(lq_partition_end(f->partition), 10);
+}
+
+/* What may lie where an epoch began is never called stored unless it is known to be. */
+static void test_produce_old_batch_from_before_the_epoch_is_not_called_stored(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p[10];
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 0, 0, 4), LIGHTQ_OK);
+    assert_int_equal(produce_beginning(f, &p[1], 9, 1, 8, 2), LIGHTQ_OK); /* 4 to 7 are not stored */
+    for (unsigned i = 0; i < LQ_PRODUCER_BATCHES_KEPT; i++) {
+        assert_int_equal(produce(f, &p[2 + i], 9, 1, 10 + i * 2, 2), LIGHTQ_OK);
+    }
+    fixture_apply_all(f);
+
+    assert_int_equal(produce(f, &p[9], 9, 1, 8, 2), LIGHTQ_EDUPLICATE); /* of this epoch */
+    assert_int_equal(produce(f, &p[9], 9, 1, 4, 4), LIGHTQ_EOUTOFSEQUENCE);
+    assert_int_equal(produce(f, &p[9], 9, 1, 0, 4), LIGHTQ_EOUTOFSEQUENCE); /* stored, and nobody remembers */
+    assert_int_equal(produce_beginning(f, &p[9], 9, 2, 8, 2), LIGHTQ_EOUTOFSEQUENCE);
+}
+
+static void test_produce_forgotten_producer_begins_an_epoch(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p[4];
+    lq_partition_free(f->partition);
+    fixture_partition(f, 1, 0, 0);
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 3, 0, 4), LIGHTQ_OK);
+    fixture_apply_all(f);
+    assert_int_equal(produce(f, &p[1], 10, 0, 0, 1), LIGHTQ_OK); /* 9 is forgotten */
+    fixture_apply_all(f);
+
+    assert_int_equal(produce(f, &p[2], 9, 3, 4, 1), LIGHTQ_EOUTOFSEQUENCE);
+    assert_int_equal(produce_beginning(f, &p[2], 9, 4, 4, 1), LIGHTQ_OK);
+    assert_int_equal(produce(f, &p[3], 9, 3, 4, 1), LIGHTQ_EFENCED);
+    fixture_apply_all(f);
+
+    assert_int_equal(p[2].status, LIGHTQ_OK);
+    assert_int_equal(lq_partition_end(f->partition), 6);
+}
+
+/* A fence that was only proposed goes with its proposal: what comes then is in order. One that is applied stays. */
+static void test_produce_fence_follows_the_log_over_a_leader_change(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p[5];
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 0, 0, 4), LIGHTQ_OK);
+    fixture_apply_all(f);
+    assert_int_equal(produce_beginning(f, &p[1], 9, 1, 6, 1), LIGHTQ_OK);
+    lq_partition_machine_ops.follow(f->partition, 2, f->log.term);
+    free(f->log.at[--f->log.count].payload); /* the proposal is cut */
+    fixture_lead(f);
+    assert_int_equal(p[1].status, LIGHTQ_ELEADERSHIPLOST);
+
+    assert_int_equal(produce(f, &p[2], 9, 0, 4, 2), LIGHTQ_OK); /* the late batch, before the retry */
+    assert_int_equal(produce_beginning(f, &p[3], 9, 1, 6, 1), LIGHTQ_OK);
+    fixture_apply_all(f);
+    lq_partition_machine_ops.follow(f->partition, 2, f->log.term);
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[4], 9, 0, 7, 1), LIGHTQ_EFENCED);
+
+    assert_int_equal(p[2].request.base_offset, 4);
+    assert_int_equal(p[3].request.base_offset, 6);
+    assert_int_equal(lq_partition_end(f->partition), 7);
+}
+
+/* The state with a producer 9 in epoch 1, which left 4 and 5 out. */
+static void make_fenced(struct fixture *f)
+{
+    struct produced p[3];
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 0, 0, 4), LIGHTQ_OK);
+    assert_int_equal(produce_beginning(f, &p[1], 9, 1, 6, 2), LIGHTQ_OK);
+    assert_int_equal(produce(f, &p[2], 9, 1, 8, 1), LIGHTQ_OK);
+    fixture_apply_all(f);
+}
+
+static void test_load_keeps_the_fence_and_what_was_stored_before_it(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p[3];
+    make_fenced(f);
+    struct lq_writer writer = saved(f->partition);
+    lq_partition_free(f->partition);
+    fixture_partition(f, 0, 0, 0);
+
+    assert_int_equal(lq_partition_load(f->partition, writer.bytes, writer.size), LIGHTQ_OK);
+
+    lq_writer_deinit(&writer);
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p[0], 9, 0, 4, 2), LIGHTQ_EFENCED);
+    assert_int_equal(produce(f, &p[0], 9, 1, 4, 2), LIGHTQ_EOUTOFSEQUENCE);
+    assert_int_equal(produce(f, &p[0], 9, 1, 0, 4), LIGHTQ_OK); /* kept, from before the epoch */
+    assert_int_equal(produce(f, &p[1], 9, 1, 6, 2), LIGHTQ_OK);
+    assert_int_equal(produce(f, &p[2], 9, 1, 9, 1), LIGHTQ_OK);
+    fixture_apply_all(f);
+    fixture_turn(f);
+    assert_true(p[0].request.duplicate && p[0].request.base_offset == 0);
+    assert_true(p[1].request.duplicate && p[1].request.base_offset == 4);
+    assert_int_equal(p[2].request.base_offset, 7);
+}
+
+static lightq_status load_changed(struct fixture *f, const struct lq_writer *state, size_t from_end, uint64_t value)
+{
+    struct lq_writer copy;
+    lq_writer_init(&copy, LQ_CHECKPOINT_BYTES_MAX);
+    lq_write_bytes(&copy, state->bytes, state->size);
+    lq_put_u64(copy.bytes + copy.size - from_end, value);
+    lq_put_u32(copy.bytes + copy.size - 4, lq_crc32c(0, copy.bytes, copy.size - 4));
+    lightq_status status = lq_partition_load(f->partition, copy.bytes, copy.size);
+    lq_writer_deinit(&copy);
+    return status;
+}
+
+/* The state ends with the producer: 40 bytes, three batches of 36, and the crc. */
+static void test_load_of_sequences_left_out_inside_an_epoch_is_corrupt(void **state)
+{
+    enum { BATCH = 36, BATCHES_AT = 4 + 3 * BATCH, EPOCH_SEQUENCE_AT = BATCHES_AT + 40 - 16 };
+    struct fixture *f = *state;
+    make_fenced(f);
+    struct lq_writer writer = saved(f->partition);
+
+    assert_int_equal(load_changed(f, &writer, EPOCH_SEQUENCE_AT, 6), LIGHTQ_OK); /* as it was */
+    assert_int_equal(load_changed(f, &writer, EPOCH_SEQUENCE_AT, 5), LIGHTQ_ECORRUPT);
+    assert_int_equal(load_changed(f, &writer, EPOCH_SEQUENCE_AT, 9), LIGHTQ_ECORRUPT); /* nothing of it is there */
+    assert_int_equal(load_changed(f, &writer, BATCHES_AT, 1), LIGHTQ_OK); /* before an epoch it may be so */
+    assert_int_equal(load_changed(f, &writer, BATCHES_AT - BATCH, 7), LIGHTQ_ECORRUPT);
+    lq_writer_deinit(&writer);
+}
+
+/* A state as it was before there were epochs. */
+static void test_load_of_version_1_goes_on_with_its_producers(void **state)
+{
+    struct fixture *f = *state;
+    struct produced p;
+    struct lq_writer old;
+    fixture_lead(f);
+    assert_int_equal(produce(f, &p, 9, 0, 0, 4), LIGHTQ_OK);
+    fixture_apply_all(f);
+    struct lq_writer writer = saved(f->partition);
+    const size_t left_out = writer.size - 4 - 36 - 40 + 16; /* the epoch's sequence */
+    lq_writer_init(&old, LQ_CHECKPOINT_BYTES_MAX);
+    lq_write_bytes(&old, writer.bytes, left_out);
+    lq_write_bytes(&old, writer.bytes + left_out + 8, writer.size - left_out - 8);
+    lq_put_u16(old.bytes + 4, 1);
+    lq_put_u32(old.bytes + old.size - 4, lq_crc32c(0, old.bytes, old.size - 4));
+
+    assert_int_equal(lq_partition_load(f->partition, old.bytes, old.size), LIGHTQ_OK);
+
+    struct lq_writer again = saved(f->partition);
+    assert_int_equal(again.size, writer.size);
+    assert_memory_equal(again.bytes, writer.bytes, writer.size);
+    lq_writer_deinit(&again);
+    lq_writer_deinit(&old);
+    lq_writer_deinit(&writer);
+}
+
+static void test_apply_of_a_fenced_batch_stops_the_replica(void **state)
+{
+    struct fixture *f = *state;
+    struct fixture follower;
+    struct produced p;
+    make_fenced(f);
+    assert_int_equal(produce(f, &p, 9, 1, 9, 1), LIGHTQ_OK);
+    fixture_init(&follower);
+    for (size_t i = 0; i + 1 < f->log.count; i++) {
+        assert_int_equal(lq_partition_apply(follower.partition, &f->log.at[i].entry), LIGHTQ_OK);
+    }
+    uint8_t *payload = (uint8_t *)(uintptr_t)f->log.at[f->log.count - 1].entry.payload;
+
+    lq_put_u32(payload + 32, 0); /* as a leader would have it that does not know of the newer epoch */
+    assert_int_equal(lq_partition_apply(follower.partition, &f->log.at[f->log.count - 1].entry), LIGHTQ_ECORRUPT);
+
+    lq_put_u32(payload + 32, 1);
+    fixture_apply_all(f);
+    fixture_deinit(&follower);
+}
+
+static void test_append_command_survives_its_bytes(void **state)
+{
+    (void)state;
+    uint8_t bytes[LQ_COMMAND_APPEND_HEAD_BYTES + 1] = {0};
+    struct lq_command back;
+    const struct lq_command append = {
+        .append = {.producer_id = 3, .sequence = 4, .expected_offset = 5, .epoch = 6, .batch_crc = 7}};
+    lq_command_append_head(&append, bytes);
+    assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_OK);
+    assert_true(back.append.producer_id == 3 && back.append.sequence == 4 && back.append.expected_offset == 5);
+    assert_true(back.append.epoch == 6 && back.append.batch_crc == 7 && !back.append.begins_epoch);
+
+    bytes[36] = LQ_COMMAND_APPEND_BEGINS;
+    assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_OK);
+    assert_true(back.append.begins_epoch);
+    bytes[36] |= 2; /* nobody knows what that is */
+    assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_ECORRUPT);
+    bytes[1] = 1; /* before epochs */
+    bytes[36] = LQ_COMMAND_APPEND_BEGINS;
+    assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_ECORRUPT);
+    bytes[36] = 0;
+    assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_OK);
+    bytes[1] = 3;
+    assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_EVERSION);
+    bytes[1] = 0;
+    assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_EVERSION);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_produce_new_epoch_fences_the_old),
+        CASE(test_produce_late_batch_of_old_epoch_is_stored_in_order),
+        CASE(test_produce_retry_in_new_epoch_is_stored_once),
+        CASE(test_produce_old_batch_from_before_the_epoch_is_not_called_stored),
+        CASE(test_produce_forgotten_producer_begins_an_epoch),
+        CASE(test_produce_fence_follows_the_log_over_a_leader_change),
+        CASE(test_load_keeps_the_fence_and_what_was_stored_before_it),
+        CASE(test_load_of_sequences_left_out_inside_an_epoch_is_corrupt),
+        CASE(test_load_of_version_1_goes_on_with_its_producers),
+        CASE(test_apply_of_a_fenced_batch_stops_the_replica),
+        CASE(test_append_command_survives_its_bytes),
+    };
+    return cmocka_run_group_tests_name("epochs", tests, NULL, NULL);
+}
