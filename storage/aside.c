@@ -51,8 +51,7 @@ bool lq_rlog_is_quiet(const struct lq_rlog *log)
     return log->pins == 0 && !log->background_busy && !lq_rlog_has_pending(log);
 }
 
-/* What only the journal has durably is forgotten with the log: it must be in the segments. */
-static lightq_status sync_segments(struct lq_rlog *log, struct lq_err *err)
+lightq_status lq_rlog_sync_files(struct lq_rlog *log, struct lq_err *err)
 {
     lightq_status status = LIGHTQ_OK;
     for (size_t i = 0; i < log->segment_count && status == LIGHTQ_OK; i++) {
@@ -74,7 +73,7 @@ lightq_status lq_rlog_set_aside(struct lq_rlog *log, struct lq_err *err)
         lq_rlog_destroy(log); /* which sets aside what is damaged */
         return LIGHTQ_OK;
     }
-    lightq_status status = log->health == LQ_RLOG_HEALTHY ? sync_segments(log, err) : LIGHTQ_OK;
+    lightq_status status = log->health == LQ_RLOG_HEALTHY ? lq_rlog_sync_files(log, err) : LIGHTQ_OK;
     if (status == LIGHTQ_OK) {
         status = lq_store_set_aside(log->store, log->dir, SOUND_MARK, err);
     }

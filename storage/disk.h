@@ -3,12 +3,14 @@
  *
  *     <dir>/journal/s<shard>-<number, 20 digits>.journal
  *     <dir>/g<group>-<incarnation>/<first index, 20 digits>.log | .idx | .ckpt, and .tmp behind a name being written
+ *     <dir>/g<group>-<incarnation>/damaged    only its being there counts: the log is, the text says why
  *     <dir>/removed/...     directories set aside, never read again */
 #ifndef LQ_STORAGE_DISK_H
 #define LQ_STORAGE_DISK_H
 
 #include "storage/io.h"
 
+#define LQ_DAMAGED_NAME    "damaged"
 #define LQ_PATH_BYTES      512 /* of any path of ours, with its zero */
 #define LQ_STORE_DIR_BYTES 256 /* of options.dir, with its zero */
 

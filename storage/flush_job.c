@@ -574,7 +574,8 @@ bool lq_flush_build_rotation(struct lq_flush *flush)
         const struct lq_journal_header fields = {.cluster = store->options.cluster,
                                                  .number = flush->new_number,
                                                  .salt = flush->new_salt,
-                                                 .shard = store->options.shard};
+                                                 .shard = store->options.shard,
+                                                 .shards = store->options.shards};
         lq_journal_header_encode(header, &fields);
     }
     flush->new_need = lq_store_snapshot(store, &flush->frame, flush->new_number);

@@ -4,8 +4,8 @@
  *
  * A change of names becomes durable when the directories it touches have been synced since, and every earlier change of
  * the same names is durable. Under TEAR each change is kept by chance, but only when the earlier ones of the same names
- * are kept; the moving of a directory only when all earlier changes are. So no name ever shows a state it never had,
- * and no directory can come to lie in itself. */
+ * are kept; the moving of a directory only when all earlier changes are (but those in directories that are gone). So no
+ * name ever shows a state it never had, and no directory can come to lie in itself. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -243,6 +243,26 @@ static bool changes_meet(const struct lq_mem_name_change *a, const struct lq_mem
            names_equal(a->dir_to, a->name_to, b->dir_to, b->name_to);
 }
 
+/* In directories that are gone, as another change says: what becomes of it makes no difference any more, and nothing
+ * can make it durable. */
+static bool is_moot(const struct lq_mem_tree *tree, const struct lq_mem_name_change *change)
+{
+    const struct lq_mem_node *dirs[] = {change->dir, change->dir_to};
+    for (size_t i = 0; i < 2; i++) {
+        if (dirs[i] != NULL && (dirs[i] == tree->root || dirs[i]->links > 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether @change has to wait until the earlier change @before is durable. */
+static bool must_follow(const struct lq_mem_tree *tree, const struct lq_mem_name_change *change,
+                        const struct lq_mem_name_change *before)
+{
+    return changes_meet(before, change) || (change->needs_all && !is_moot(tree, before));
+}
+
 static lightq_status change_apply(const struct lq_mem_name_change *change, bool to_live)
 {
     if (!change->is_removal) {
@@ -310,7 +330,7 @@ static lightq_status changes_settle(struct lq_mem_tree *tree)
         bool is_ready = status == LIGHTQ_OK && (change->dir == NULL || change->dir_synced) &&
                         (change->dir_to == NULL || change->dir_to_synced);
         for (size_t j = 0; j < left && is_ready; j++) {
-            is_ready = !change->needs_all && !changes_meet(tree->changes[j], change);
+            is_ready = !must_follow(tree, change, tree->changes[j]);
         }
         if (is_ready) {
             status = change_apply(change, false);
@@ -343,8 +363,7 @@ static void changes_choose(struct lq_mem_tree *tree, enum lq_io_mem_crash_mode m
         bool is_lucky = luck == 0 || (luck > 1 && lq_mem_random_below(random, 2) == 0);
         change->kept = mode == LQ_IO_MEM_KEEP ? !change->cut_short : mode == LQ_IO_MEM_TEAR && is_lucky;
         for (size_t j = 0; j < i && change->kept; j++) {
-            bool matters = change->needs_all || changes_meet(tree->changes[j], change);
-            change->kept = tree->changes[j]->kept || !matters;
+            change->kept = tree->changes[j]->kept || !must_follow(tree, change, tree->changes[j]);
         }
     }
 }

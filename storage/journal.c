@@ -82,6 +82,7 @@ void lq_journal_header_encode(uint8_t at[LQ_JOURNAL_HEADER_BYTES], const struct 
     lq_put_u64(at + 32, header->number);
     lq_put_u64(at + 40, header->salt);
     lq_put_u32(at + 48, header->shard);
+    lq_put_u32(at + 52, header->shards);
     lq_put_u32(at + 12,
                lq_crc32c(lq_crc32c(0, at + 8, 4), at + HEADER_CRC_FROM, LQ_JOURNAL_HEADER_BYTES - HEADER_CRC_FROM));
 }
@@ -104,6 +105,7 @@ lightq_status lq_journal_header_decode(const uint8_t at[LQ_JOURNAL_HEADER_BYTES]
     header->number = lq_get_u64(at + 32);
     header->salt = lq_get_u64(at + 40);
     header->shard = lq_get_u32(at + 48);
+    header->shards = lq_get_u32(at + 52);
     return LIGHTQ_OK;
 }
 

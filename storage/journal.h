@@ -11,7 +11,8 @@
  *     32  number      u64    of the file, in its name too
  *     40  salt        u64    random: every frame of the file carries it, so that no payload can look like a frame
  *     48  shard       u32
- *     52  zero        u32[3]
+ *     52  shards      u32    how many the node had; 0: not known
+ *     56  zero        u32[2]
  *     64  frames ...         then zeros. The first frame is the snapshot of all groups.
  * Frame:
  *      0  magic       u32    "LQJF"
@@ -103,6 +104,7 @@ struct lq_journal_header {
     uint64_t number;
     uint64_t salt;
     unsigned shard;
+    unsigned shards; /* of the node; 0: not known */
 };
 void lq_journal_header_encode(uint8_t at[LQ_JOURNAL_HEADER_BYTES], const struct lq_journal_header *header);
 /* OK | ECORRUPT | EVERSION. */

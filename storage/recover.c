@@ -31,6 +31,7 @@ struct walk {
     struct lq_segment *segment; /* being scanned; NULL: none is open */
     struct lq_scan scan;
     bool scanning;
+    bool is_marked; /* damaged already when it was found the time before */
     uint64_t watermark;
     struct lq_err *err;
 };
@@ -61,7 +62,14 @@ static lightq_status of_file(struct walk *walk, lightq_status status, const stru
     if (status == LIGHTQ_EVERSION || status == LIGHTQ_EIDENTITY || status == LIGHTQ_ENOMEM || status == LIGHTQ_ELIMIT) {
         return lq_err_set(walk->err, status, "%s", reason->text);
     }
-    return status == LIGHTQ_OK ? LIGHTQ_OK : judge_damaged(walk, "%s", reason->text);
+    if (status == LIGHTQ_OK) {
+        return LIGHTQ_OK;
+    }
+    lightq_status verdict = judge_damaged(walk, "%s", reason->text);
+    if (status == LIGHTQ_EIO && walk->log->reason != NULL) {
+        walk->log->reason->status = status; /* it could not be read, which may be otherwise the next time */
+    }
+    return verdict;
 }
 
 /* ---- the directory ---- */
@@ -105,10 +113,33 @@ static lightq_status list_files(struct walk *walk)
             ok = push_number(&walk->checkpoints, &walk->checkpoint_count, &walk->checkpoint_capacity, number);
         } else if (lq_name_ends(name, ".tmp")) {
             ok = push_temporary(walk->heal, name);
+        } else if (strcmp(name, LQ_DAMAGED_NAME) == 0) {
+            walk->is_marked = true;
         }
     }
     lq_names_deinit(&names);
     return ok ? LIGHTQ_OK : no_memory(walk);
+}
+
+/* The journal that showed the damage is gone with another number of shards (storage/reshard.c): the verdict is not. */
+static lightq_status judge_marked(struct walk *walk)
+{
+    char path[LQ_PATH_BYTES];
+    char text[LQ_ERR_TEXT_BYTES];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    struct lq_err reason;
+    lq_path_join(path, walk->log->dir, LQ_DAMAGED_NAME);
+    lightq_status status = lq_disk_read_file(walk->replay->store->io, path, sizeof text - 1, &bytes, &size, &reason);
+    if (status != LIGHTQ_OK) {
+        return of_file(walk, status, &reason);
+    }
+    for (size_t i = 0; i < size; i++) {
+        text[i] = bytes[i] >= ' ' && bytes[i] <= '~' ? (char)bytes[i] : '?';
+    }
+    text[size] = '\0';
+    free(bytes);
+    return judge_damaged(walk, "%s", text);
 }
 
 /* A flush begins only when the one before it is done: what lies below the first entry of a frame was durable. */
@@ -583,6 +614,9 @@ static lightq_status drop_above(struct walk *walk)
 static lightq_status run(struct walk *walk)
 {
     lightq_status status = list_files(walk);
+    if (status == LIGHTQ_OK && walk->is_marked) {
+        status = judge_marked(walk);
+    }
     if (status == LIGHTQ_OK) {
         status = judge_install(walk);
     }

@@ -530,6 +530,12 @@ static lightq_status file_head(struct lq_replay *replay, struct lq_replay_file *
             return lq_err_set(err, LIGHTQ_EDAMAGED, "%s: its header is that of file %" PRIu64 " of shard %u", path,
                               header->number, header->shard);
         }
+        if (header->shards != 0 && options->shards != 0 && header->shards != options->shards) {
+            return lq_err_set(err, LIGHTQ_EDAMAGED,
+                              "%s: it was written for %u shards, and the directory is one of %u: a part of it is from "
+                              "another time",
+                              path, header->shards, options->shards);
+        }
         status = frame_head(file, LQ_JOURNAL_HEADER_BYTES, header->salt, false, first, &sound, err);
     } else {
         status = lq_scan_bytes(&file->scan, LQ_JOURNAL_HEADER_BYTES, FRAME_ALIGN, &at, &available, err);

@@ -32,6 +32,7 @@ struct lq_store_options {
     const char *dir;              /* of the shard's groups and journal, relative to the io's root; "" is the root */
     struct lq_id cluster;         /* stamped into every file; another cluster's file is EIDENTITY */
     unsigned shard;               /* this shard's number, for names of journal files */
+    unsigned shards;              /* of how many: a journal written for another number is EDAMAGED; 0: not checked */
     uint64_t segment_bytes;       /* 0: 64 MiB */
     uint64_t journal_bytes;       /* 0: 64 MiB */
     uint64_t cache_bytes;         /* of entries kept in memory, over all groups; 0: 256 MiB */

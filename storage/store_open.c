@@ -246,7 +246,8 @@ static lightq_status begin_journal(struct opening *opening)
     const struct lq_journal_header header = {.cluster = store->options.cluster,
                                              .number = journal->number,
                                              .salt = journal->salt,
-                                             .shard = store->options.shard};
+                                             .shard = store->options.shard,
+                                             .shards = store->options.shards};
     lq_writer_init(&writer, LQ_JOURNAL_RECORDS_MAX);
     uint8_t *at = lq_write_space(&writer, LQ_JOURNAL_HEADER_BYTES);
     if (at != NULL) {

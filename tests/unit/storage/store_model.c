@@ -596,8 +596,9 @@ static void adopt(struct model_group *group, const struct model_log *matched)
     lq_rlog_set_events(log, &model_events, group);
 }
 
-static void check_group(struct model *model, struct model_group *group)
+void model_check_group(struct model *model, uint64_t number)
 {
+    struct model_group *group = &model->groups[number];
     struct lq_rlog *log = lq_store_find(model->f->store, group->group);
     const char *why = "is there, and should not be";
     group->log = log;
@@ -642,7 +643,7 @@ static void check_group(struct model *model, struct model_group *group)
 void model_check(struct model *model)
 {
     for (unsigned i = 0; i < MODEL_GROUPS; i++) {
-        check_group(model, &model->groups[i]);
+        model_check_group(model, i);
     }
     model->broken = false;
 }

@@ -85,6 +85,8 @@ struct step model_random_step(struct model *model);
 void model_run(struct model *model, const struct step *steps, size_t count);
 /* The store was opened again: every log must be healthy and allowed; from now on it is what is expected. */
 void model_check(struct model *model);
+/* The same of one group, when the others are in another store. */
+void model_check_group(struct model *model, uint64_t number);
 /* All logs take entries and give them back. */
 void model_go_on(struct model *model);
 

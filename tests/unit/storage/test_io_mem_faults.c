@@ -398,6 +398,29 @@ static void test_io_mem_restored_copy_is_an_old_disk(void **state)
     lq_io_mem_free(other);
 }
 
+static void test_io_mem_directory_move_does_not_wait_for_names_in_a_removed_one(void **state)
+{
+    struct io_fixture *f = *state;
+    struct lq_io_op unlink = {.kind = LQ_IO_UNLINK, .path = "gone/a"};
+    const char *dirs[] = {"gone", "from", "to", "from/d"};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(f->io->ops->mkdir(f->io, dirs[i], &f->err), LIGHTQ_OK);
+    }
+    f->io->ops->close(f->io, io_create(f, "gone/a")); /* nobody ever syncs this directory */
+    assert_int_equal(f->io->ops->run(f->io, &unlink, &f->err), LIGHTQ_OK);
+    assert_int_equal(f->io->ops->rmdir(f->io, "gone", &f->err), LIGHTQ_OK);
+    rename_to(f, "from/d", "to/d");
+    sync_dir(f, "");
+    sync_dir(f, "from");
+    sync_dir(f, "to");
+
+    crash(f, LQ_IO_MEM_LOSE, 0);
+
+    assert_true(exists(f, "to/d"));
+    assert_false(exists(f, "from/d"));
+    assert_false(exists(f, "gone"));
+}
+
 static void test_io_mem_crash_lets_the_lock_go(void **state)
 {
     struct io_fixture *f = *state;
@@ -504,6 +527,7 @@ int main(void)
         TEST(test_io_mem_overwrite_and_cut_change_a_file_for_good),
         TEST(test_io_mem_remove_takes_files_and_whole_directories),
         TEST(test_io_mem_restored_copy_is_an_old_disk),
+        TEST(test_io_mem_directory_move_does_not_wait_for_names_in_a_removed_one),
         TEST(test_io_mem_crash_lets_the_lock_go),
         TEST(test_io_mem_dump_and_trace_tell_what_is_not_durable),
         TEST(test_io_mem_trace_keeps_the_last_ops_only),
