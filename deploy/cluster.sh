@@ -16,13 +16,15 @@
 #
 # Environment: LIGHTQ_CLUSTER_DIR (.cluster) data and logs; LIGHTQ_CLUSTER_PORT (5600) first client port, peer ports
 # follow 100 above, HTTP 200 above, 10 apart for each node; LIGHTQ_BIN (build/release/bin) the programs;
-# LIGHTQ_CLUSTER_ARGS more words for every lightqd ("--set shards=2": up to 10, which is how far apart the ports are).
+# LIGHTQ_CLUSTER_ARGS more words for every lightqd ("--set shards=2": up to 10, which is how far apart the ports are);
+# LIGHTQ_CLUSTER_READY_SECONDS (60) and LIGHTQ_CLUSTER_END_SECONDS (20) how long a node may take to start and to end.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cluster_dir=${LIGHTQ_CLUSTER_DIR:-.cluster}
 bin=${LIGHTQ_BIN:-$here/build/release/bin}
 ready_seconds=${LIGHTQ_CLUSTER_READY_SECONDS:-60}
+end_seconds=${LIGHTQ_CLUSTER_END_SECONDS:-20}
 
 die() {
     echo "cluster.sh: $*" >&2
@@ -148,7 +150,7 @@ wait_gone() {
 await_ending() {
     local pid
     if pid=$(running_pid "$1") && grep -q '^State:[[:space:]]*Z' "/proc/$pid/status" 2>/dev/null; then
-        wait_gone "$pid" 10 || die "node $1 (pid $pid) does not end"
+        wait_gone "$pid" "$end_seconds" || die "node $1 (pid $pid) does not end"
     fi
 }
 
@@ -189,9 +191,9 @@ cmd_down() {
         fi
     done
     for ((i = 1; i <= node_count; i++)); do
-        if pid=$(running_pid "$i") && ! wait_gone "$pid" 10; then
+        if pid=$(running_pid "$i") && ! wait_gone "$pid" "$end_seconds"; then
             kill -KILL "$pid" 2>/dev/null || true
-            wait_gone "$pid" 10 || die "node $i (pid $pid) does not end"
+            wait_gone "$pid" "$end_seconds" || die "node $i (pid $pid) does not end"
         fi
     done
     echo "cluster is down; its data stays in $cluster_dir"
@@ -236,10 +238,10 @@ cmd_signal() {
     pid=$(running_pid "$2") || die "node $2 does not run"
     kill "-$1" "$pid"
     case "$1" in
-        KILL) wait_gone "$pid" 10 || die "node $2 (pid $pid) does not end" ;;
+        KILL) wait_gone "$pid" "$end_seconds" || die "node $2 (pid $pid) does not end" ;;
         TERM)
-            if ! wait_gone "$pid" 20; then
-                die "node $2 (pid $pid) is still closing after 20 s: see its log, or use '$0 kill $2'"
+            if ! wait_gone "$pid" "$end_seconds"; then
+                die "node $2 (pid $pid) is still closing after $end_seconds s: see its log, or use '$0 kill $2'"
             fi
             ;;
     esac

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 
-from lightq_cluster import BIN, Broken, count_lines, wait_for
+from lightq_cluster import BIN, SLOW, Broken, count_lines, wait_for
 
 SIZE = 100
 FOREVER = 1 << 62
@@ -89,8 +89,8 @@ class Load:
             stalled = self.recorder.stalled_seconds(int(began * 1e6))
             if not silent:
                 return
-            if time.monotonic() > began + seconds + STALL_WEIGHT * stalled:
-                raise Broken(f"no acknowledgement from partitions {silent} within {seconds} s after a fault (this machine "
+            if time.monotonic() > began + seconds * SLOW + STALL_WEIGHT * stalled:
+                raise Broken(f"no acknowledgement from partitions {silent} within {seconds * SLOW:.0f} s after a fault (this machine "
                              f"stood still for {stalled:.1f} s meanwhile)")
             time.sleep(LOOK_SECONDS)
 
@@ -104,7 +104,7 @@ class Load:
         for producer in self.producers:
             producer.send_signal(signal.SIGTERM)
         for producer in self.producers:
-            code = producer.wait(timeout=seconds)
+            code = producer.wait(timeout=seconds * SLOW)
             if code not in (0, 1):
                 raise Broken(f"produce ended with {code}: {self.clients.said(producer)}")
         for tail in self.tails:
@@ -130,7 +130,7 @@ class Load:
             complaints.append(f"the running consumer ended with {self.consumer.returncode}: "
                               f"{self.clients.said(self.consumer)}")
         try:
-            self.consumer.wait(timeout=20)
+            self.consumer.wait(timeout=20 * SLOW)
         except Exception as error:  # noqa: BLE001
             complaints.append(f"the running consumer does not end: {error}")
         return complaints

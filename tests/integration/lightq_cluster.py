@@ -16,6 +16,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("LIGHTQ_BIN", ROOT / "build" / "release" / "bin")).resolve()
 SLOW = float(os.environ.get("LIGHTQ_TEST_SLOWNESS", "1"))  # sanitizer builds need more patience
+TRY_MS = int(60000 * SLOW)  # a lightq command that is not told otherwise
+LOOK_MS = int(15000 * SLOW)  # one that is repeated
 LAG_MAX = 1000  # entries behind the last one that a replica may be and count as up to date
 
 
@@ -36,18 +38,42 @@ def wait_for(condition, what, seconds=30.0):
         time.sleep(0.02)
 
 
+PORT_SPAN = 320
+claims = {}  # base port: a name in the machine's abstract namespace, which goes with this process
+
+
 def free_port_base(nodes=5):
-    """A first client port so that 300 ports from it on are free now; different for tests that run at the same time."""
-    start = 20000 + (os.getpid() * 320) % 10000
-    for base in [*range(start, 30000, 320), *range(20000, start, 320)]:
+    """A first client port so that 300 ports from it on are free now, and ours among the tests that run at the same time."""
+    bases = range(20000, 30000 - PORT_SPAN, PORT_SPAN)
+    first = os.getpid() % len(bases)
+    for base in [*bases[first:], *bases[:first]]:
+        claim = claims.get(base) or socket.socket(socket.AF_UNIX)
         try:
+            if base not in claims:
+                claim.bind(f"\0lightq-test-ports-{base}")
+                claims[base] = claim
             for port in [base + 10 * i + row for i in range(nodes) for row in (0, 100, 200)]:
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", port))
             return base
         except OSError:
-            continue
+            if base not in claims:
+                claim.close()
     raise Broken("no free ports")
+
+
+def has_ended(pid):
+    """Whether the process is gone, or a zombie; it may vanish while it is looked at."""
+    try:
+        return "State:\tZ" in pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def patient(words):
+    """The words of a lightq command, which by itself would give up early for a slow build on a busy machine."""
+    verbs = {"produce", "list", "describe", "status"}
+    return words if "--timeout" in words or not verbs.intersection(words) else (*words, "--timeout", TRY_MS)
 
 
 def count_lines(path):
@@ -72,7 +98,7 @@ class Clients:
         return ""
 
     def command(self, *words):
-        return [*map(str, self.before), str(BIN / "lightq"), *map(str, words)]
+        return [*map(str, self.before), str(BIN / "lightq"), *map(str, patient(words))]
 
     def lightq(self, *words, check=True, data=None, seconds=120):
         done = subprocess.run(self.command(*words), env=self.environment, input=data, capture_output=True, text=True,
@@ -114,7 +140,7 @@ class Clients:
     def try_describe(self, topic):
         """None when nobody can say it now."""
         try:
-            done = self.lightq("--format", "json", "topic", "describe", topic, check=False, seconds=20)
+            done = self.lightq("--format", "json", "topic", "describe", topic, "--timeout", LOOK_MS, check=False, seconds=60)
             return json.loads(done.stdout) if done.returncode == 0 else None
         except (subprocess.TimeoutExpired, json.JSONDecodeError):
             return None
@@ -125,6 +151,16 @@ class Clients:
             return seen and seen["partitions"][partition]["leader"]
 
         return wait_for(known, f"a leader of {topic}/{partition}", seconds)
+
+    def when_described(self, topic, condition, what, seconds=60):
+        """Waits until condition(the description of topic) gives something true, which is returned."""
+        seen = [None]
+
+        def holds():
+            seen[0] = self.try_describe(topic)
+            return seen[0] and condition(seen[0])
+
+        return wait_for(holds, lambda: f"{what}: {seen[0]}", seconds)
 
     def not_whole(self, topic):
         """What is not so: every partition has all its replicas, online, well, voting and not far behind."""
@@ -187,11 +223,13 @@ class Cluster(Clients):
     def __init__(self, nodes=3, args=""):
         super().__init__(tempfile.mkdtemp(prefix="lightq-it-"))
         self.nodes = nodes
+        args += f" --set drain.timeout.ms={int(10 * SLOW)}s"
         self.environment.update(
             LIGHTQ_CLUSTER_DIR=str(self.folder / "cluster"),
             LIGHTQ_CLUSTER_PORT=str(free_port_base()),
             LIGHTQ_CLUSTER_ARGS=args,
             LIGHTQ_CLUSTER_READY_SECONDS=str(int(60 * SLOW)),
+            LIGHTQ_CLUSTER_END_SECONDS=str(int(30 * SLOW)),
             LIGHTQ_BIN=str(BIN),
         )
 

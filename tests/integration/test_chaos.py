@@ -4,7 +4,7 @@ import signal
 import subprocess
 import unittest
 
-from lightq_cluster import ROOT, Cluster, wait_for
+from lightq_cluster import ROOT, SLOW, Cluster, wait_for
 
 
 class ChaosTest(unittest.TestCase):
@@ -31,7 +31,7 @@ class ChaosTest(unittest.TestCase):
                     c.script("kill", node)
                     c.script("start", node)
                 run.send_signal(signal.SIGINT)
-                code = run.wait(timeout=240)
+                code = run.wait(timeout=240 * SLOW)
             finally:
                 if run.poll() is None:
                     run.kill()
@@ -46,7 +46,7 @@ class ChaosTest(unittest.TestCase):
 
     def test_against_without_a_cluster_fails(self):
         done = subprocess.run([ROOT / "chaos" / "run", "--against", "127.0.0.1:1", "--duration", "1", "--report",
-                               self.cluster.folder / "report"], capture_output=True, text=True, check=False, timeout=120)
+                               self.cluster.folder / "report"], capture_output=True, text=True, check=False, timeout=120 * SLOW)
 
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("ECONNECT", done.stderr)

@@ -4,7 +4,7 @@ comments name rows of the catalogue of known failures that docs/reliability.md w
 import json
 import unittest
 
-from lightq_cluster import Cluster, wait_for
+from lightq_cluster import Cluster
 
 
 class ClusterTest(unittest.TestCase):
@@ -45,11 +45,11 @@ class ClusterTest(unittest.TestCase):
         c = self.cluster
         c.lightq("topic", "create", "wide", "--partitions", 12)
 
-        def spread():
-            leaders = [p["leader"] for p in c.describe("wide")["partitions"]]
+        def spread(seen):
+            leaders = [p["leader"] for p in seen["partitions"]]
             return all(leaders.count(node) >= 2 for node in (1, 2, 3))
 
-        wait_for(spread, "leaders on all nodes")
+        c.when_described("wide", spread, "leaders on all nodes")
         c.lightq("produce", "wide", "--count", 6000, "--size", 50, "--acked", c.folder / "acked")
         self.read_and_check("wide")
         c.wait_equal("wide")

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from lightq_cluster import Cluster, SLOW, wait_for
+from lightq_cluster import Cluster, SLOW, has_ended, wait_for
 
 
 class ReplaceTest(unittest.TestCase):
@@ -62,37 +62,40 @@ class ReplaceTest(unittest.TestCase):
         self.assertTrue(read)
         self.assertEqual(c.acked_lines("log"), 100)
 
-    def homes(self, topic):
-        return sorted(r["node"] for r in self.cluster.describe(topic)["partitions"][0]["replicas"])
+    def wait_homes(self, topic, nodes, what):
+        """Waits until the replicas of the only partition are on these nodes."""
+        self.cluster.when_described(
+            topic, lambda seen: sorted(r["node"] for r in seen["partitions"][0]["replicas"]) == nodes, what)
 
-    def voters(self, topic):
-        replicas = self.cluster.describe(topic)["partitions"][0]["replicas"]
-        return sorted(r["node"] for r in replicas if r["role"] in ("leader", "follower"))
+    def wait_voters(self, topic, nodes, what):
+        self.cluster.when_described(
+            topic, lambda seen: sorted(r["node"] for r in seen["partitions"][0]["replicas"]
+                                       if r["role"] in ("leader", "follower")) == nodes, what)
 
     def test_replace_by_others_moves_replicas_and_tops_them_up_when_a_node_comes(self):
         c = self.start_cluster(4)
         self.wait_voting([1, 2, 3])
         c.script("stop", 4)
         self.only(1)
-        wait_for(lambda: "down" in c.lightq("cluster", "status").stdout, "node 4 being down")
+        wait_for(lambda: "down" in c.lightq("cluster", "status", check=False).stdout, "node 4 being down")
         c.lightq("topic", "create", "t")
         c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / "acked")
-        self.assertEqual(self.homes("t"), [1, 2, 3])
+        self.wait_homes("t", [1, 2, 3], "replicas where nodes are")
         c.script("start", 4)
 
         c.script("kill", 3)
         wait_for(lambda: c.lightq("node", "replace", 3, 4, check=False).returncode == 0, "node 3 replaced by node 4")
-        wait_for(lambda: self.homes("t") == [1, 2, 4], "the replica on node 4", 60)
-        wait_for(lambda: self.voters("t") == [1, 2, 4], "the replica on node 4 voting: without it two of two are needed", 60)
+        self.wait_homes("t", [1, 2, 4], "the replica on node 4")
+        self.wait_voters("t", [1, 2, 4], "the replica on node 4 voting: without it two of two are needed")
         c.wait_equal("t")
         self.wait_voting([1, 2, 4])
         c.script("kill", 2)
         wait_for(lambda: c.lightq("node", "replace", 2, 1, check=False).returncode == 0, "node 2 given up")
-        wait_for(lambda: self.homes("t") == [1, 4], "two replicas", 60)
+        self.wait_homes("t", [1, 4], "two replicas")
         c.script("wipe", 2)
         c.script("start", 2)
 
-        wait_for(lambda: self.homes("t") == [1, 2, 4], "a third replica where a node has come", 60)
+        self.wait_homes("t", [1, 2, 4], "a third replica where a node has come")
         c.wait_equal("t")
         c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / "acked2")
         c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
@@ -115,8 +118,7 @@ class ReplaceTest(unittest.TestCase):
 
         c.script("resume", paused)
 
-        wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists()
-                 or "State:\tZ" in pathlib.Path(f"/proc/{pid}/status").read_text(), "the old process ending")
+        wait_for(lambda: has_ended(pid), "the old process ending", 60)
         again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * SLOW)
         self.assertEqual(again.returncode, 1)
         said = [line for line in again.stderr.splitlines() if line.startswith("lightqd: ")]

@@ -3,14 +3,15 @@
 import os
 import unittest
 
-from lightq_cluster import Cluster, wait_for
+from lightq_cluster import SLOW, Cluster, wait_for
 
 ARGS = "--set segment.bytes=256k --set cache.bytes=1m --set scrub.interval=1s --set scrub.bytes.per.second=256m"
+CALM = f" --set raft.election.ms={int(2 * SLOW)}s --set raft.stall.ms={int(6 * SLOW)}s"  # no leader changes for slowness
 
 
 class ScrubTest(unittest.TestCase):
     def setUp(self):
-        self.cluster = Cluster(args=ARGS).up()
+        self.cluster = Cluster(args=ARGS + CALM).up()
         self.addCleanup(self.close)
         c = self.cluster
         c.lightq("topic", "create", "t")
@@ -54,8 +55,8 @@ class ScrubTest(unittest.TestCase):
         c.check(["acked"], ["log"])
 
     def test_scrub_rot_in_a_follower_is_found_and_mended(self):
-        follower = self.cluster.leader("t") % 3 + 1
         leader = self.cluster.leader("t")
+        follower = leader % 3 + 1
 
         bad = self.flip(follower, 1)
 

@@ -34,15 +34,12 @@ class ShardsTest(unittest.TestCase):
 
     def wait_all_led(self, topic, partitions):
         """Waits until every partition is described with a leader and three replicas that answer."""
-        def led():
-            done = self.cluster.lightq("--format", "json", "topic", "describe", topic, check=False)
-            if done.returncode != 0:
-                return False
-            described = json.loads(done.stdout)["partitions"]
+        def led(seen):
+            described = seen["partitions"]
             return len(described) == partitions and all(
                 p["leader"] and all(r["online"] for r in p["replicas"]) for p in described)
 
-        wait_for(led, f"leaders of all partitions of {topic}", 60)
+        self.cluster.when_described(topic, led, f"leaders of all partitions of {topic}")
 
     def through_a_killed_node(self, shards):
         c = self.start(shards)
@@ -127,9 +124,12 @@ class ShardsTest(unittest.TestCase):
             topic = f"t{port}"
             c.lightq(*servers, "topic", "create", topic, "--partitions", 4)
             c.lightq(*servers, "produce", topic, "--count", 400, "--size", 20, "--acked", c.folder / topic)
-            described = json.loads(c.lightq(*servers, "--format", "json", "topic", "describe", topic).stdout)
-            self.assertEqual([p["partition"] for p in described["partitions"]], [0, 1, 2, 3])
-            self.assertTrue(all(p["leader"] for p in described["partitions"]), described)
+            def led(from_here=servers, name=topic):
+                described = json.loads(c.lightq(*from_here, "--format", "json", "topic", "describe", name).stdout)
+                self.assertEqual([p["partition"] for p in described["partitions"]], [0, 1, 2, 3])
+                return all(p["leader"] for p in described["partitions"])
+
+            wait_for(led, f"leaders of {topic}, as port {port} knows them")
             read = c.lightq(*servers, "consume", topic, "--until-end", "--print").stdout
             self.assertEqual(len(read.splitlines()), 400)
             status = json.loads(c.lightq(*servers, "--format", "json", "cluster", "status").stdout)
