@@ -8,6 +8,7 @@
 #include "node/admin.h"
 #include "node/consume.h"
 #include "node/produce.h"
+#include "tests/lib/sim_parts.h"
 
 enum {
     ROUNDS_MAX = 4,
@@ -17,16 +18,9 @@ enum {
     RETAIN_MS = 1000,
 };
 
-static const struct lq_id cluster_id = {.bytes = {0xc1, 2, 3}};
-
 static struct machine *of_node(struct sim_node *node)
 {
     return node->data;
-}
-
-static struct lq_endpoint endpoint_of(unsigned port)
-{
-    return (struct lq_endpoint){.host = "127.0.0.1", .port = (uint16_t)port};
 }
 
 /* ---- the end of a process */
@@ -119,23 +113,14 @@ static const struct lq_meta_events meta_events = {.peer = on_peer, .ready = on_r
 
 static lightq_status on_node_frame(void *owner, uint32_t node, const struct lq_frame_in *frame)
 {
-    struct machine *machine = of_node(owner);
-    if (machine->meta != NULL) {
-        return lq_meta_host_events.node_frame(machine->meta, node, frame);
-    }
-    return machine->forming == NULL ? LIGHTQ_OK : lq_forming_link_events.receive(machine->forming, node, frame);
+    const struct machine *machine = of_node(owner);
+    return sim_parts_node_frame(machine->meta, machine->forming, node, frame);
 }
 
 static void on_link_changed(void *owner, uint32_t node, bool up)
 {
-    struct machine *machine = of_node(owner);
-    if (machine->meta != NULL) {
-        lq_meta_host_events.link_changed(machine->meta, node, up);
-    } else if (machine->forming != NULL && up) {
-        lq_forming_link_events.up(machine->forming, node);
-    } else if (machine->forming != NULL) {
-        lq_forming_link_events.down(machine->forming, node, false);
-    }
+    const struct machine *machine = of_node(owner);
+    sim_parts_link_changed(machine->meta, machine->forming, node, up);
 }
 
 const struct lq_host_events machine_host_events = {.node_frame = on_node_frame, .link_changed = on_link_changed};
@@ -184,33 +169,12 @@ static uint64_t on_queued(struct lq_outlet *outlet)
 
 /* ---- coming up */
 
-/* What forming leaves on a founder's disk. */
-static void make_founder(struct machine *machine)
-{
-    struct lq_identity *identity = &machine->identity;
-    lq_identity_make(machine->node->id, 1, &machine->node->clock, identity);
-    identity->uuid = (struct lq_id){.bytes = {(uint8_t)machine->node->id, 0xaa}};
-    identity->state = LQ_IDENTITY_MEMBER;
-    identity->founder = true;
-    identity->meta_incarnation = LQ_INCARNATION_FOUNDER;
-    identity->cluster = cluster_id;
-    identity->proposal = (struct lq_cluster_proposal){
-        .cluster = cluster_id, .proposer = 1, .proposer_uuid = {.bytes = {1, 0xaa}}, .round = 1};
-    identity->proposal.founders.count = WORLD_NODES;
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
-        identity->proposal.founders.at[i] = (struct lq_founder){.node = i + 1,
-                                                                .uuid = {.bytes = {(uint8_t)(i + 1), 0xaa}},
-                                                                .client = endpoint_of(WORLD_PORT + i),
-                                                                .peer = endpoint_of(WORLD_PORT + 100 + i)};
-    }
-}
-
 static lightq_status read_identity(struct machine *machine, struct lq_err *err)
 {
     struct lq_io *io = lq_io_mem_io(machine->node->disk);
     lightq_status status = lq_identity_load(io, machine->node->id, &machine->identity, err);
     if (status == LIGHTQ_ENOTFOUND && !machine->founded) {
-        make_founder(machine);
+        sim_parts_make_founder(machine->node, WORLD_NODES, WORLD_PORT, WORLD_PEER_PORT, &machine->identity);
         machine->founded = true;
         status = LIGHTQ_OK;
     } else if (status == LIGHTQ_ENOTFOUND) {
@@ -267,8 +231,8 @@ static void begin_meta(struct machine *machine)
                                             .clock = &node->clock,
                                             .store = node->store,
                                             .link = &node->link,
-                                            .client = endpoint_of(WORLD_PORT + node->id - 1),
-                                            .peer = endpoint_of(WORLD_PORT + 100 + node->id - 1),
+                                            .client = sim_parts_endpoint(WORLD_PORT + node->id),
+                                            .peer = sim_parts_endpoint(WORLD_PEER_PORT + node->id),
                                             .transfer_after_ms = TRANSFER_AFTER_MS,
                                             .retain_ms = RETAIN_MS};
     lightq_status status = note_store(machine, &err);
@@ -286,11 +250,7 @@ static void begin_meta(struct machine *machine)
         }
         return;
     }
-    for (unsigned i = 0; i < WORLD_NODES; i++) { /* links that came up before */
-        if (i + 1 != node->id && node->link.ops->connected(&node->link, i + 1)) {
-            lq_meta_host_events.link_changed(machine->meta, i + 1, true);
-        }
-    }
+    sim_parts_tell_links(node, machine->meta);
 }
 
 static void begin_forming(struct machine *machine)
@@ -303,8 +263,8 @@ static void begin_forming(struct machine *machine)
                                                .link = &node->link,
                                                .expect = WORLD_NODES,
                                                .seed_count = WORLD_NODES,
-                                               .client = endpoint_of(WORLD_PORT + node->id - 1),
-                                               .peer = endpoint_of(WORLD_PORT + 100 + node->id - 1)};
+                                               .client = sim_parts_endpoint(WORLD_PORT + node->id),
+                                               .peer = sim_parts_endpoint(WORLD_PEER_PORT + node->id)};
     if (lq_forming_new(&options, &forming_events, machine, &machine->forming, &err) != LIGHTQ_OK) {
         end_by_itself(machine, err.text);
     }
@@ -392,11 +352,7 @@ void machine_turn(struct sim_node *node)
     if (machine->forming != NULL && machine->formed && machine->identity.state == LQ_IDENTITY_MEMBER) {
         lq_forming_free(machine->forming);
         machine->forming = NULL;
-        for (unsigned i = 0; i < WORLD_NODES; i++) { /* it says hello again, as a member */
-            if (i + 1 != node->id) {
-                sim_break(node->sim, node->id - 1, i, false, 0);
-            }
-        }
+        sim_parts_say_hello_again(node);
         begin_meta(machine);
     }
     bool more = run_groups(machine);

@@ -10,6 +10,7 @@
 #include "chaos/sim/watch.h"
 #include "chaos/sim/world.h"
 #include "chaos/sim/wraps.h"
+#include "tests/lib/sim_parts.h"
 
 enum {
     STEP_US = 100000,
@@ -94,7 +95,7 @@ static void make_sim(struct world *world)
         .data = world,
     };
     options.store = (struct lq_store_options){.dir = "",
-                                              .cluster = {.bytes = {0xc1, 2, 3}},
+                                              .cluster = sim_parts_cluster,
                                               .segment_bytes = UINT64_C(16384) << chance % 5,
                                               .journal_bytes = UINT64_C(65536) << (chance >> 8) % 3,
                                               .cache_bytes = UINT64_C(32768) << (chance >> 16) % 6,

@@ -35,7 +35,8 @@ enum {
     WORLD_PARTITIONS = 3,
     WORLD_PRODUCERS = 6,
     WORLD_READERS = 4,
-    WORLD_PORT = 5600,
+    WORLD_PORT = 5600, /* node i has i more */
+    WORLD_PEER_PORT = 5700,
 };
 
 #define WORLD_MS     UINT64_C(1000) /* microseconds */

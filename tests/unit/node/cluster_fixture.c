@@ -2,12 +2,13 @@
 #include "tests/unit/node/cluster_fixture.h"
 
 #include "client/base/log.h"
+#include "tests/lib/sim_parts.h"
 
 #define PULSE_US      5000
 #define PRODUCE_TRIES 400
 #define BATCH_BYTES   200
-
-static const struct lq_id cluster_id = {.bytes = {0xc1, 2, 3}};
+#define CLIENT_PORT   5600 /* node i has i more */
+#define PEER_PORT     5700
 
 struct member *member_of(struct cluster *cluster, unsigned id)
 {
@@ -96,31 +97,17 @@ static bool on_admit(struct sim_node *node, struct sim_node *other)
 
 static lightq_status on_node_frame(void *owner, uint32_t node, const struct lq_frame_in *frame)
 {
-    struct member *member = of_node(owner);
-    if (member->meta != NULL) {
-        return lq_meta_host_events.node_frame(member->meta, node, frame);
-    }
-    return member->forming == NULL ? LIGHTQ_OK : lq_forming_link_events.receive(member->forming, node, frame);
+    const struct member *member = of_node(owner);
+    return sim_parts_node_frame(member->meta, member->forming, node, frame);
 }
 
 static void on_link_changed(void *owner, uint32_t node, bool up)
 {
-    struct member *member = of_node(owner);
-    if (member->meta != NULL) {
-        lq_meta_host_events.link_changed(member->meta, node, up);
-    } else if (member->forming != NULL && up) {
-        lq_forming_link_events.up(member->forming, node);
-    } else if (member->forming != NULL) {
-        lq_forming_link_events.down(member->forming, node, false);
-    }
+    const struct member *member = of_node(owner);
+    sim_parts_link_changed(member->meta, member->forming, node, up);
 }
 
 /* ---- starting and stopping ---- */
-
-static struct lq_endpoint endpoint_of(unsigned port)
-{
-    return (struct lq_endpoint){.host = "127.0.0.1", .port = (uint16_t)port};
-}
 
 static void begin_meta(struct member *member)
 {
@@ -131,8 +118,8 @@ static void begin_meta(struct member *member)
                                             .clock = &node->clock,
                                             .store = node->store,
                                             .link = &node->link,
-                                            .client = endpoint_of(5600 + member->port_shift + node->id),
-                                            .peer = endpoint_of(5700 + member->port_shift + node->id),
+                                            .client = sim_parts_endpoint(CLIENT_PORT + member->port_shift + node->id),
+                                            .peer = sim_parts_endpoint(PEER_PORT + member->port_shift + node->id),
                                             .transfer_after_ms = 2000,
                                             .retain_ms = 500};
     lightq_status status = lq_meta_new(&options, &meta_events, member, &member->meta, &err);
@@ -141,11 +128,7 @@ static void begin_meta(struct member *member)
     if (status != LIGHTQ_OK) {
         sim_fail(member->cluster->sim, "node %u does not start: %s", node->id, err.text);
     }
-    for (unsigned i = 0; i < sim_nodes(member->cluster->sim); i++) { /* links that came up before */
-        if (i + 1 != node->id && node->link.ops->connected(&node->link, i + 1)) {
-            lq_meta_host_events.link_changed(member->meta, i + 1, true);
-        }
-    }
+    sim_parts_tell_links(node, member->meta);
 }
 
 static void begin_forming(struct member *member)
@@ -158,31 +141,9 @@ static void begin_forming(struct member *member)
                                                .link = &node->link,
                                                .expect = member->cluster->founders,
                                                .seed_count = MEMBERS_MAX - 1, /* it only joins */
-                                               .client = endpoint_of(5600 + node->id),
-                                               .peer = endpoint_of(5700 + node->id)};
+                                               .client = sim_parts_endpoint(CLIENT_PORT + node->id),
+                                               .peer = sim_parts_endpoint(PEER_PORT + node->id)};
     assert_int_equal(lq_forming_new(&options, &forming_events, member, &member->forming, &err), LIGHTQ_OK);
-}
-
-/* What forming leaves on a founder's disk. */
-static void make_founder(struct member *member)
-{
-    struct cluster *cluster = member->cluster;
-    struct lq_identity *identity = &member->identity;
-    lq_identity_make(member->node->id, 1, &member->node->clock, identity);
-    identity->uuid = (struct lq_id){.bytes = {(uint8_t)member->node->id, 0xaa}};
-    identity->state = LQ_IDENTITY_MEMBER;
-    identity->founder = true;
-    identity->meta_incarnation = LQ_INCARNATION_FOUNDER;
-    identity->cluster = cluster_id;
-    identity->proposal = (struct lq_cluster_proposal){
-        .cluster = cluster_id, .proposer = 1, .proposer_uuid = {.bytes = {1, 0xaa}}, .round = 1};
-    identity->proposal.founders.count = cluster->founders;
-    for (unsigned i = 0; i < cluster->founders; i++) {
-        identity->proposal.founders.at[i] = (struct lq_founder){.node = i + 1,
-                                                                .uuid = {.bytes = {(uint8_t)(i + 1), 0xaa}},
-                                                                .client = endpoint_of(5601 + i),
-                                                                .peer = endpoint_of(5701 + i)};
-    }
 }
 
 static void on_start(struct sim_node *node)
@@ -192,7 +153,7 @@ static void on_start(struct sim_node *node)
     struct lq_err err;
     if (!lq_io_mem_exists(node->disk, "node")) {
         if (node->id <= member->cluster->founders && !member->formed) {
-            make_founder(member);
+            sim_parts_make_founder(node, member->cluster->founders, CLIENT_PORT, PEER_PORT, &member->identity);
             member->formed = true;
         } else {
             lq_identity_make(node->id, 1, &node->clock, &member->identity);
@@ -229,11 +190,7 @@ static void pulse_member(struct member *member)
         if (member->identity.state == LQ_IDENTITY_MEMBER) {
             lq_forming_free(member->forming);
             member->forming = NULL;
-            for (unsigned i = 0; i < sim_nodes(member->cluster->sim); i++) { /* it says hello again, as a member */
-                if (i + 1 != member->node->id) {
-                    sim_break(member->cluster->sim, member->node->id - 1, i, false, 0);
-                }
-            }
+            sim_parts_say_hello_again(member->node);
             begin_meta(member);
         }
     }
@@ -271,7 +228,7 @@ struct cluster *cluster_new(const struct cluster_options *options)
         .delay_min_us = 50,
         .delay_max_us = 400,
         .store = {.dir = "",
-                  .cluster = cluster_id,
+                  .cluster = sim_parts_cluster,
                   .segment_bytes = options->segment_bytes == 0 ? 64 * 1024 : options->segment_bytes,
                   .scrub_bytes_per_second = options->scrub ? 16 * 1024 * 1024 : 0,
                   .scrub_interval_ms = 500},
