@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "node/catalog_internal.h"
+#include "node/queue/name.h"
 
 #define FIRST_CAPACITY 8
 
@@ -331,16 +332,5 @@ const struct lq_catalog_outcome *lq_catalog_outcome(const struct lq_catalog *cat
 
 lightq_status lq_topic_name_check(const char *name, size_t size)
 {
-    if (size == 0 || size > LQ_NAME_BYTES_MAX) {
-        return LIGHTQ_ENAME;
-    }
-    for (size_t i = 0; i < size; i++) {
-        char c = name[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-              c == '-')) {
-            return LIGHTQ_ENAME;
-        }
-    }
-    bool dots = name[0] == '.' && (size == 1 || (size == 2 && name[1] == '.'));
-    return dots ? LIGHTQ_ENAME : LIGHTQ_OK;
+    return lq_name_check(name, size);
 }

@@ -55,21 +55,22 @@ struct lq_cgroup_result {
      * EOUTOFRANGE  an offset that is not there; of CREATE and SEEK by offset, COMMIT, SETTLE
      * EINVAL       not for a group of this mode
      * ESETTLED     of COMMIT: the position is further already
-     * ELIMIT       too many groups, messages that are not settled, or dead letters */
+     * ELIMIT       too many groups, messages that are not settled, or dead letters. Of SETTLE and DONE: what the counts
+     *              say is done, the rest is not */
     lightq_status status;
     uint64_t number, generation;
     uint64_t position; /* the floor afterwards */
     uint64_t settled;  /* messages that this command settled */
     uint32_t failed;   /* failures it counted */
     uint32_t dead;     /* of those that are dead letters now */
-    uint32_t stale;    /* results of a SETTLE that had no effect: settled already, or of an earlier delivery */
+    uint32_t stale; /* failures that had no effect: settled already, dead, of an earlier delivery, or over the limit */
 };
 
 /* Where in the log a command is applied. */
 struct lq_cgroup_at {
     uint64_t index, timestamp_ms;
     uint64_t start_offset, end_offset; /* of the partition */
-    uint64_t holes_max;                /* this group may have, so that all of the partition's stay within bounds */
+    uint32_t holes_max; /* holes, and failures, this group may have, so that the partition's stay within bounds */
 };
 
 /* The group that @create makes; its number is @at->index. OK: free it with lq_cgroup_free. ENOMEM | EOUTOFRANGE. */

@@ -151,8 +151,10 @@ struct lq_command; /* command.h, which includes this */
 lightq_status lq_cgroup_command_decode(struct lq_reader *reader, struct lq_command *command) LQ_MUST_CHECK;
 void lq_cgroup_command_encode(const struct lq_command *command, struct lq_writer *writer);
 
-/* Options as in the commands; also in the checkpoint. OK | ECORRUPT. */
+/* Options and start as in the commands; also in the checkpoint. OK | ECORRUPT. */
 void lq_cgroup_options_encode(const struct lq_cgroup_options *options, struct lq_writer *writer);
 lightq_status lq_cgroup_options_decode(struct lq_reader *reader, struct lq_cgroup_options *options) LQ_MUST_CHECK;
+void lq_cgroup_start_encode(const struct lq_cgroup_start *start, struct lq_writer *writer);
+lightq_status lq_cgroup_start_decode(struct lq_reader *reader, struct lq_cgroup_start *start) LQ_MUST_CHECK;
 
 #endif

@@ -14,7 +14,7 @@ struct lq_command;
 struct lq_cgroups {
     struct lq_cgroup **at; /* by number, ascending */
     size_t count, capacity;
-    uint64_t holes; /* of all of them */
+    uint64_t weight; /* holes and failures of all of them: what they take in memory and in a checkpoint */
 };
 
 void lq_cgroups_deinit(struct lq_cgroups *cgroups); /* zeroed is initialised; so is it afterwards */

@@ -43,6 +43,16 @@ void lq_command_encode(const struct lq_command *command, struct lq_writer *write
         break;
     case LQ_COMMAND_APPEND:
         break;
+    case LQ_COMMAND_GROUP_CREATE:
+    case LQ_COMMAND_GROUP_DELETE:
+    case LQ_COMMAND_GROUP_SEEK:
+    case LQ_COMMAND_COMMIT:
+    case LQ_COMMAND_SETTLE:
+    case LQ_COMMAND_DONE:
+    case LQ_COMMAND_GROUP_ALTER:
+    case LQ_COMMAND_GROUP_DLQ:
+        lq_cgroup_command_encode(command, writer);
+        break;
     }
 }
 
@@ -108,7 +118,8 @@ lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq
         status = decode_number(&reader, &command->forget.index);
         break;
     default:
-        return LIGHTQ_ECORRUPT;
+        status = lq_cgroup_command_decode(&reader, command);
+        break;
     }
     if (status == LIGHTQ_OK && lq_reader_left(&reader) != 0) {
         status = LIGHTQ_ECORRUPT;

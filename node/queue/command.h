@@ -10,6 +10,7 @@
  *   TRIM               4 reserved u32, 0 | 8 offset u64 (all ones: the end): drop every message below it
  *   CONFIG             4 partition u32 | 8 topic uuid, 16 bytes | 24 topic configuration (topic_config.h)
  *   FORGET             4 reserved u32, 0 | 8 index u64: forget producers whose last batch has this index or a lower one
+ *   16 and above       consumer groups: cgroup_command.h
  *
  * Offset, stamp and message count of a batch are in the entry's header (storage/format.h). Other types are ECORRUPT,
  * other versions EVERSION: such a replica must stop, since others may know what to do with them.
@@ -24,22 +25,30 @@
 #include "client/base/buf.h"
 #include "client/base/err.h"
 #include "client/base/id.h"
+#include "node/queue/cgroup_command.h"
 #include "node/queue/topic_config.h"
 
-/* A number is never used again. Reserved: 16 GROUP_CREATE, 17 GROUP_DELETE, 18 GROUP_SEEK, 19 COMMIT, 20 SETTLE,
- * 21 INTENT, 22 DONE. */
+/* A number is never used again. 21 is not used: what was to be INTENT comes about when a SETTLE is applied. */
 enum lq_command_type {
     LQ_COMMAND_APPEND = 1,
     LQ_COMMAND_TRIM = 2,
     LQ_COMMAND_CONFIG = 3,
     LQ_COMMAND_FORGET = 4,
+    LQ_COMMAND_GROUP_CREATE = 16,
+    LQ_COMMAND_GROUP_DELETE = 17,
+    LQ_COMMAND_GROUP_SEEK = 18,
+    LQ_COMMAND_COMMIT = 19,
+    LQ_COMMAND_SETTLE = 20,
+    LQ_COMMAND_DONE = 22,
+    LQ_COMMAND_GROUP_ALTER = 23,
+    LQ_COMMAND_GROUP_DLQ = 24,
 };
 
 #define LQ_COMMAND_VERSION           1
 #define LQ_COMMAND_APPEND_VERSION    2
 #define LQ_COMMAND_APPEND_HEAD_BYTES 40
 #define LQ_COMMAND_APPEND_BEGINS     1u  /* the bit at 36 */
-#define LQ_COMMAND_BYTES_MAX         512 /* of every command but APPEND */
+#define LQ_COMMAND_BYTES_MAX         512 /* of every command but APPEND and SETTLE */
 
 struct lq_command {
     enum lq_command_type type;
@@ -62,8 +71,22 @@ struct lq_command {
         struct {
             uint64_t index;
         } forget;
+        struct lq_cgroup_create group_create;
+        struct lq_cgroup_delete group_delete;
+        struct lq_cgroup_seek group_seek;
+        struct lq_cgroup_alter group_alter;
+        struct lq_cgroup_dlq group_dlq;
+        struct lq_cgroup_commit commit;
+        struct lq_cgroup_settle settle;
+        struct lq_cgroup_done done;
     };
 };
+
+/* True for the commands of consumer groups. */
+static inline bool lq_command_is_of_groups(enum lq_command_type type)
+{
+    return type >= LQ_COMMAND_GROUP_CREATE;
+}
 
 /* OK | ECORRUPT | EVERSION. Pointers of @command go into @payload. */
 lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq_command *command) LQ_MUST_CHECK;

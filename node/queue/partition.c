@@ -42,6 +42,15 @@ static unsigned events_of(const struct lq_partition *partition, const struct lq_
         return LQ_PARTITION_CONFIGURED;
     case LQ_COMMAND_FORGET:
         break;
+    case LQ_COMMAND_GROUP_CREATE:
+    case LQ_COMMAND_GROUP_DELETE:
+    case LQ_COMMAND_GROUP_SEEK:
+    case LQ_COMMAND_COMMIT:
+    case LQ_COMMAND_SETTLE:
+    case LQ_COMMAND_DONE:
+    case LQ_COMMAND_GROUP_ALTER:
+    case LQ_COMMAND_GROUP_DLQ:
+        return LQ_PARTITION_GROUPS;
     }
     return 0;
 }

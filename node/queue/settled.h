@@ -28,7 +28,7 @@ struct lq_settled_block {
     uint64_t holes[LQ_SETTLED_BLOCK_WORDS];
     uint32_t next, previous; /* by number; UINT32_MAX: none. next also links free ones */
     uint32_t count;          /* of holes; 0: free */
-    uint32_t reserved;
+    uint32_t reserved[3];
 };
 
 struct lq_settled {

@@ -7,10 +7,12 @@
 #include "node/queue/partition.h"
 #include "node/queue/sealed.h"
 
-#define STATE_MAGIC         0x5350514cu /* "LQPS" read as little endian */
-#define STATE_VERSION       2
-#define STATE_VERSION_PLAIN 1 /* producers without epochs */
-#define DIGEST_INPUT_BYTES  16
+#define STATE_MAGIC             0x5350514cu /* "LQPS" read as little endian */
+#define STATE_VERSION           3
+#define STATE_VERSION_NO_GROUPS 2
+#define STATE_VERSION_PLAIN     1 /* producers without epochs */
+#define STATE_HEAD_BYTES        8
+#define DIGEST_INPUT_BYTES      16
 
 void lq_queue_state_init(struct lq_queue_state *state)
 {
@@ -21,6 +23,7 @@ void lq_queue_state_init(struct lq_queue_state *state)
 
 void lq_queue_state_deinit(struct lq_queue_state *state)
 {
+    lq_cgroups_deinit(&state->cgroups);
     lq_producers_deinit(&state->producers);
     lq_marks_deinit(&state->marks);
 }
@@ -101,6 +104,7 @@ static lightq_status apply_append(struct lq_queue_state *state, const struct lq_
 static void apply_trim(struct lq_queue_state *state, uint64_t offset)
 {
     uint64_t start = offset < state->end_offset ? offset : state->end_offset;
+    start = lq_cgroups_clamp_trim(&state->cgroups, start);
     if (start <= state->start_offset) {
         return;
     }
@@ -108,6 +112,20 @@ static void apply_trim(struct lq_queue_state *state, uint64_t offset)
     lq_marks_trim(&state->marks, start, state->end_offset);
     const struct lq_mark *mark = lq_marks_find(&state->marks, start);
     state->start_bytes = start == state->end_offset ? state->bytes : mark == NULL ? state->start_bytes : mark->bytes;
+    lq_cgroups_trimmed(&state->cgroups, start);
+}
+
+static lightq_status apply_to_groups(struct lq_queue_state *state, const struct lq_entry *entry,
+                                     const struct lq_command *command, struct lq_err *err)
+{
+    const struct lq_cgroup_at at = {.index = entry->index,
+                                    .timestamp_ms = entry->timestamp_ms,
+                                    .start_offset = state->start_offset,
+                                    .end_offset = state->end_offset};
+    lightq_status status = lq_cgroups_apply(&state->cgroups, command, &at, &state->outcome);
+    return status == LIGHTQ_OK ? status
+                               : lq_err_set(err, status, "entry %llu: a consumer group cannot be changed: %s",
+                                            (unsigned long long)entry->index, lightq_status_text(status));
 }
 
 static lightq_status apply_command(struct lq_queue_state *state, const struct lq_entry *entry,
@@ -144,6 +162,15 @@ static lightq_status apply_command(struct lq_queue_state *state, const struct lq
         break;
     case LQ_COMMAND_APPEND:
         break;
+    case LQ_COMMAND_GROUP_CREATE:
+    case LQ_COMMAND_GROUP_DELETE:
+    case LQ_COMMAND_GROUP_SEEK:
+    case LQ_COMMAND_COMMIT:
+    case LQ_COMMAND_SETTLE:
+    case LQ_COMMAND_DONE:
+    case LQ_COMMAND_GROUP_ALTER:
+    case LQ_COMMAND_GROUP_DLQ:
+        return apply_to_groups(state, entry, command, err);
     }
     return LIGHTQ_OK;
 }
@@ -194,7 +221,7 @@ uint64_t lq_queue_state_retained(const struct lq_queue_state *state, uint64_t no
         state->end_offset - config->retention_messages > start) {
         start = state->end_offset - config->retention_messages;
     }
-    return start;
+    return lq_cgroups_clamp_trim(&state->cgroups, start);
 }
 
 lightq_status lq_queue_state_save(const struct lq_queue_state *state, struct lq_writer *writer)
@@ -211,7 +238,8 @@ lightq_status lq_queue_state_save(const struct lq_queue_state *state, struct lq_
     lq_topic_config_encode(&state->config, writer);
     lq_marks_save(&state->marks, writer);
     lq_producers_save(&state->producers, writer);
-    return lq_sealed_end(writer, begin);
+    lightq_status status = lq_cgroups_save(&state->cgroups, writer);
+    return status == LIGHTQ_OK ? lq_sealed_end(writer, begin) : status;
 }
 
 static bool is_sound(const struct lq_queue_state *state)
@@ -249,6 +277,13 @@ static lightq_status load_fields(struct lq_queue_state *state, struct lq_reader 
         status = lq_producers_load(&state->producers, reader, version != STATE_VERSION_PLAIN, state->applied_index,
                                    state->end_offset);
     }
+    if (status == LIGHTQ_OK && version > STATE_VERSION_NO_GROUPS) {
+        const struct lq_cgroup_at at = {.index = state->applied_index,
+                                        .timestamp_ms = state->timestamp_ms,
+                                        .start_offset = state->start_offset,
+                                        .end_offset = state->end_offset};
+        status = lq_cgroups_load(&state->cgroups, reader, &at);
+    }
     if (status == LIGHTQ_OK && (reader->failed || lq_reader_left(reader) != 0 || !is_sound(state))) {
         status = LIGHTQ_ECORRUPT;
     }
@@ -260,12 +295,9 @@ lightq_status lq_queue_state_load(struct lq_queue_state *state, const uint8_t *b
     if (size == 0) {
         return LIGHTQ_OK;
     }
+    uint16_t version = size < STATE_HEAD_BYTES ? 0 : lq_get_u16(bytes + sizeof(uint32_t));
+    bool is_known = version >= STATE_VERSION_PLAIN && version <= STATE_VERSION;
     struct lq_reader reader;
-    uint16_t version = STATE_VERSION;
-    lightq_status status = lq_sealed_open(bytes, size, STATE_MAGIC, version, &reader);
-    if (status == LIGHTQ_EVERSION) {
-        version = STATE_VERSION_PLAIN;
-        status = lq_sealed_open(bytes, size, STATE_MAGIC, version, &reader);
-    }
+    lightq_status status = lq_sealed_open(bytes, size, STATE_MAGIC, is_known ? version : STATE_VERSION, &reader);
     return status == LIGHTQ_OK ? load_fields(state, &reader, version) : status;
 }
