@@ -41,6 +41,9 @@ struct lq_bundle {
     /* the I/O thread */
     enum lq_bundle_state state;
     struct lq_slab *slab; /* sealed: the bytes that are sent, every time the same */
+    bool numbered;        /* it has its sequences, for ever */
+    bool begins;          /* an epoch begins with it: something before it was given up */
+    bool begun;           /* that epoch is the lane's */
     struct lq_request request;
     uint64_t serial;     /* of its last transmission in the lane; 0: never */
     uint64_t attempts;   /* transmissions */
@@ -75,12 +78,11 @@ struct lq_lane {
     struct lq_bundles batches; /* in the order of their sequences */
     struct lq_conn *conn;      /* the leader that the batches were sent to */
     uint64_t producer_id;
+    uint32_t epoch;
+    bool begin_next; /* an epoch begins with the next batch that gets numbers */
     uint64_t next_sequence;
     uint64_t serial;
-    bool draining;     /* the numbers have a hole: nothing from it on is sent under this producer id */
-    uint64_t hole;     /* the sequence where it begins */
-    bool hole_certain; /* what was there is not stored and never will be, and so is all behind it */
-    bool active;       /* it is in the producer's list of lanes with work */
+    bool active; /* it is in the producer's list of lanes with work */
     struct lq_lane *next_active;
     struct lq_lane *next_pumped; /* of one run of lq_sender_run */
     bool is_answered;            /* it is in the list of answered lanes */

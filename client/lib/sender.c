@@ -3,10 +3,13 @@
  *
  * Order and once-only stand on three rules:
  * 1. A lane's batches are sent in the order of their sequences, at most inflight.max of them under way, and one that
- * was refused is sent again only after the one before it.
- * 2. A batch that is sent again is the same bytes, so that the leader knows it.
- * 3. Numbers are never used for other messages: when a batch is given up, the lane stops (draining) until every batch
- *    sent under that producer id has its outcome, and goes on under a new id. */
+ *    was refused is sent again only after the one before it.
+ * 2. A batch that is sent again is the same bytes, so that the leader knows it, and numbers are never used for other
+ *    messages.
+ * 3. When a batch is given up, the next one begins a new epoch of the producer in that partition: it is sent when
+ *    everything before it has its outcome, and says so. Once it is stored, the leader refuses what comes late of the
+ *    epochs before; so what was given up is stored before it or never. What was under way behind is sent again in the
+ *    new epoch, and stored once: docs/adr/0013-producer-epochs.md. */
 #include "client/lib/sender_private.h"
 
 #include <stdlib.h>
@@ -50,21 +53,29 @@ void lq_sender_back_off(struct lq_lane *lane)
 
 /* ---- sending */
 
-bool lq_sender_seal(struct lq_lane *lane, struct lq_bundle *bundle)
+/* Sequences for @bundle, before which all have theirs. */
+static void give_numbers(struct lq_lane *lane, struct lq_bundle *bundle)
+{
+    bundle->numbered = true;
+    bundle->producer = io_of(lane)->options.idempotence ? lane->producer_id : 0;
+    bundle->base_sequence = lane->next_sequence;
+    bundle->begins = lane->begin_next;
+    lane->begin_next = false;
+    lane->next_sequence += bundle->count;
+}
+
+/* Makes the bytes of @bundle. False: no memory now. */
+static bool seal(struct lq_lane *lane, struct lq_bundle *bundle)
 {
     const struct lq_client_options *options = &io_of(lane)->options;
-    uint64_t producer_id = options->idempotence ? lane->producer_id : 0;
     struct lq_batch_head head;
-    lightq_status status = lq_batch_writer_seal(&bundle->writer, producer_id, 0, lane->next_sequence,
+    lightq_status status = lq_batch_writer_seal(&bundle->writer, bundle->producer, lane->epoch, bundle->base_sequence,
                                                 (enum lq_codec_kind)options->compression, &bundle->slab);
     if (status != LIGHTQ_OK ||
         lq_batch_head_decode(bundle->slab->bytes, bundle->slab->size, &head, NULL) != LIGHTQ_OK) {
         return false;
     }
-    bundle->producer = producer_id;
-    bundle->base_sequence = lane->next_sequence;
     bundle->crc = head.crc;
-    lane->next_sequence += bundle->count;
     return true;
 }
 
@@ -72,7 +83,11 @@ static bool transmit(struct lq_lane *lane, struct lq_bundle *bundle)
 {
     struct lq_io *io = io_of(lane);
     const struct lq_meta_partition *partition = lq_lane_partition(lane);
-    if (bundle->slab == NULL && !lq_sender_seal(lane, bundle)) {
+    if (bundle->begins && !bundle->begun) {
+        lane->epoch++;
+        bundle->begun = true;
+    }
+    if (bundle->slab == NULL && !seal(lane, bundle)) {
         lq_sender_back_off(lane);
         return false;
     }
@@ -80,6 +95,8 @@ static bool transmit(struct lq_lane *lane, struct lq_bundle *bundle)
     body.topic = lq_codec_bytes_of(&lane->route->id);
     body.partition = lane->partition;
     body.timeout_ms = (uint32_t)io->options.request_timeout_ms;
+    body.epoch = lane->epoch;
+    body.begins_epoch = bundle->begins;
     bundle->request.done = lq_sender_on_answer;
     lightq_status status = lq_conn_request(lane->conn, &bundle->request, LQ_MESSAGE_PRODUCE, partition->group,
                                            &body.base, bundle->slab, io->options.request_timeout_ms * US_PER_MS);
@@ -128,18 +145,18 @@ static uint64_t under_way_max(const struct lq_lane *lane)
 void lq_sender_pump(struct lq_lane *lane)
 {
     struct lq_io *io = io_of(lane);
-    if (lane->draining) {
-        lq_sender_drain(lane);
-    }
     if (lane->batches.first == NULL || io->now_us < lane->retry_us || !has_leader(lane)) {
         return;
     }
     const struct lq_bundle *previous = NULL;
     uint64_t most = under_way_max(lane);
     uint64_t under_way = 0;
+    bool all_known = true; /* of those before it */
     for (struct lq_bundle *bundle = lane->batches.first; bundle != NULL && under_way < most; bundle = bundle->next) {
-        if (lane->draining && (bundle->slab == NULL || bundle->base_sequence >= lane->hole) &&
-            bundle->state != LQ_BUNDLE_RESOLVED) {
+        if (!bundle->numbered) {
+            give_numbers(lane, bundle);
+        }
+        if (bundle->begins && bundle->state == LQ_BUNDLE_WAITING && !all_known) {
             return;
         }
         if (is_sendable(bundle, previous) && !transmit(lane, bundle)) {
@@ -148,6 +165,7 @@ void lq_sender_pump(struct lq_lane *lane)
         if (bundle->state == LQ_BUNDLE_WAITING) {
             return;
         }
+        all_known = all_known && bundle->state == LQ_BUNDLE_RESOLVED;
         previous = bundle;
         under_way++;
     }
@@ -259,9 +277,6 @@ static void expire(struct lq_lane *lane)
     struct lq_bundle *bundle;
     while ((bundle = lq_lane_oldest(lane)) != NULL && io->now_us >= bundle->created_us + timeout_us) {
         lq_request_cancel(&bundle->request);
-        if (bundle->slab != NULL) {
-            lq_sender_leave_hole(bundle);
-        }
         lq_sender_resolve(bundle, LIGHTQ_ETIMEDOUT, LIGHTQ_OFFSET_UNKNOWN);
     }
 }
@@ -314,7 +329,8 @@ void lq_sender_new_identity(struct lq_lane *lane)
     lane->producer_id = lq_clock_random_u64(io_of(lane)->clock);
     lane->producer_id += lane->producer_id == 0; /* 0 says: not numbered */
     lane->next_sequence = 0;
-    lane->draining = false;
+    lane->epoch = 0;
+    lane->begin_next = false;
 }
 
 /* With the lock. Makes the lanes of partitions that are new. */

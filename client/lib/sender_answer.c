@@ -47,12 +47,68 @@ static enum verdict judge(const struct lq_reply *reply)
     }
 }
 
+/* ---- a new epoch */
+
+/* What is under way from @bundle on, which has numbers, is not waited for any more: it is sent again. */
+static void recall(struct lq_bundle *bundle, bool certain)
+{
+    for (; bundle != NULL && bundle->numbered; bundle = bundle->next) {
+        if (bundle->state == LQ_BUNDLE_RESOLVED) {
+            continue;
+        }
+        if (bundle->state == LQ_BUNDLE_SENT) {
+            lq_request_cancel(&bundle->request);
+            bundle->state = LQ_BUNDLE_WAITING;
+        }
+        bundle->serial = 0;
+        if (certain) {
+            bundle->rejections = bundle->attempts;
+        }
+    }
+}
+
+/* An epoch begins with the first batch from @bundle on that has no outcome. @certain: what comes before @bundle is not
+ * stored and never will be, and so was nothing from @bundle on. */
+static void begin_epoch(struct lq_lane *lane, struct lq_bundle *bundle, bool certain)
+{
+    while (bundle != NULL && bundle->state == LQ_BUNDLE_RESOLVED) {
+        bundle = bundle->next;
+    }
+    recall(bundle, certain);
+    if (bundle == NULL || !bundle->numbered) {
+        lane->begin_next = true;
+        return;
+    }
+    bundle->begins = true;
+    bundle->begun = false;
+}
+
+/* @bundle is given up. */
+static void give_up(const struct lq_bundle *bundle)
+{
+    struct lq_lane *lane = bundle->lane;
+    if (!bundle->numbered || bundle->producer == 0) {
+        return;
+    }
+    if (!bundle->begins || bundle->begun) {
+        begin_epoch(lane, bundle->next, !lq_bundle_in_doubt(bundle));
+    } else if (bundle->next != NULL && bundle->next->numbered && bundle->next->state != LQ_BUNDLE_RESOLVED) {
+        bundle->next->begins = true; /* nothing from it on is under way: many at once cost little */
+        bundle->next->begun = false;
+    } else {
+        begin_epoch(lane, bundle->next, false);
+    }
+}
+
 /* ---- outcomes */
 
 void lq_sender_resolve(struct lq_bundle *bundle, lightq_status status, int64_t base_offset)
 {
     struct lq_lane *lane = bundle->lane;
     bool stored = status == LIGHTQ_OK || status == LIGHTQ_EDUPLICATE;
+    if (!stored) {
+        give_up(bundle);
+    }
     bundle->state = LQ_BUNDLE_RESOLVED;
     bundle->status = status;
     bundle->in_doubt = !stored && lq_bundle_in_doubt(bundle);
@@ -66,102 +122,6 @@ void lq_sender_resolve(struct lq_bundle *bundle, lightq_status status, int64_t b
             lane->batches.last = NULL;
         }
         lq_bundles_append(&lane->route->producer->turned, first);
-    }
-}
-
-/* ---- a new producer id */
-
-/* Makes the sealed bytes of @bundle those of the lane's producer id and next sequence. False: no memory. */
-static bool restamp(struct lq_lane *lane, struct lq_bundle *bundle)
-{
-    struct lq_batch_head head;
-    struct lq_slab *copy = lq_slab_new(bundle->slab->size); /* the old bytes may still lie in a socket's queue */
-    if (copy == NULL) {
-        return false;
-    }
-    memcpy(copy->bytes, bundle->slab->bytes, copy->size);
-    lq_slab_unref(bundle->slab);
-    bundle->slab = copy;
-    lq_batch_restamp(copy->bytes, lane->producer_id, 0, lane->next_sequence);
-    if (lq_batch_head_decode(copy->bytes, copy->size, &head, NULL) == LIGHTQ_OK) {
-        bundle->crc = head.crc;
-    }
-    bundle->producer = lane->producer_id;
-    bundle->base_sequence = lane->next_sequence;
-    bundle->serial = 0;
-    bundle->attempts = 0;
-    bundle->rejections = 0;
-    lane->next_sequence += bundle->count;
-    return true;
-}
-
-void lq_sender_leave_hole(const struct lq_bundle *bundle)
-{
-    struct lq_lane *lane = bundle->lane;
-    if (!lane->draining || bundle->base_sequence < lane->hole) {
-        lane->hole = bundle->base_sequence;
-        lane->hole_certain = !lq_bundle_in_doubt(bundle);
-        lane->draining = true;
-    }
-}
-
-/* Whether something must happen before the lane can take a new id. */
-static bool is_drained(struct lq_lane *lane)
-{
-    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL; bundle = bundle->next) {
-        if (bundle->slab != NULL && bundle->base_sequence < lane->hole) {
-            return false; /* it is still being sent */
-        }
-        if (bundle->state == LQ_BUNDLE_SENT && !lane->hole_certain) {
-            return false; /* its answer first: it tells whether what is in doubt was stored */
-        }
-    }
-    return true;
-}
-
-/* Numbers in the order of the lane, under its new id, for all up to the last one that had numbers: the parts of a batch
- * that was split have none yet, and those behind them must not get lower ones. False: no memory. */
-static bool renumber(struct lq_lane *lane)
-{
-    struct lq_bundle *last = NULL;
-    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL; bundle = bundle->next) {
-        last = bundle->slab != NULL ? bundle : last;
-    }
-    for (struct lq_bundle *bundle = lq_lane_oldest(lane); last != NULL && bundle != last->next; bundle = bundle->next) {
-        bool numbered = bundle->state == LQ_BUNDLE_RESOLVED ||
-                        (bundle->slab != NULL ? restamp(lane, bundle) : lq_sender_seal(lane, bundle));
-        if (!numbered) {
-            return false;
-        }
-    }
-    return true;
-}
-
-void lq_sender_drain(struct lq_lane *lane)
-{
-    if (!is_drained(lane)) {
-        return;
-    }
-    for (struct lq_bundle *bundle = lq_lane_oldest(lane); bundle != NULL;) {
-        if (bundle->state == LQ_BUNDLE_SENT) {
-            lq_request_cancel(&bundle->request);
-            bundle->state = LQ_BUNDLE_WAITING;
-        }
-        if (bundle->state == LQ_BUNDLE_WAITING && lq_bundle_in_doubt(bundle) && !lane->hole_certain) {
-            /* Under another id it could be stored twice. With it go those behind it whose outcome is known: they are
-             * the application's now. */
-            lq_sender_resolve(bundle, LIGHTQ_ETIMEDOUT, LIGHTQ_OFFSET_UNKNOWN);
-            bundle = lq_lane_oldest(lane);
-        } else {
-            bundle = bundle->next;
-        }
-    }
-    lq_sender_new_identity(lane);
-    if (!renumber(lane)) {
-        lane->draining = true; /* once more, from the start, when there is memory */
-        lane->hole = 0;
-        lane->hole_certain = true;
-        lq_sender_back_off(lane);
     }
 }
 
@@ -182,6 +142,9 @@ static struct lq_bundle *single(struct lq_lane *lane, const struct lq_bundle *wh
     }
     bundle->opaques[0] = whole->opaques[record->index];
     bundle->count = 1;
+    bundle->numbered = true;
+    bundle->producer = whole->producer;
+    bundle->base_sequence = record->sequence; /* a message keeps its own */
     bundle->bytes = lq_message_size(record->key, record->value, headers, record->header_count);
     return bundle;
 }
@@ -216,8 +179,8 @@ static bool take_apart(struct lq_bundle *whole, struct lq_bundles *parts)
     return made;
 }
 
-/* One message alone shall fail, not those that happen to be in its batch: each goes again as a batch of its own, under
- * a new producer id. False: it could not be done. */
+/* One message alone shall fail, not those that happen to be in its batch: each goes again as a batch of its own. False:
+ * it could not be done. */
 static bool split(struct lq_bundle *whole)
 {
     struct lq_bundles parts = {.first = NULL};
@@ -240,7 +203,8 @@ static bool split(struct lq_bundle *whole)
         bytes -= part->bytes;
     }
     parts.first->bytes += bytes; /* nothing is counted twice or lost */
-    lq_sender_leave_hole(whole);
+    parts.first->begins = whole->begins;
+    parts.first->begun = whole->begun;
     lq_bundle_free(whole);
     return true;
 }
@@ -264,24 +228,57 @@ static void on_stored(struct lq_bundle *bundle, struct lq_conn *conn, const stru
     lq_sender_resolve(bundle, reply->status, known ? (int64_t)answer->base_offset : LIGHTQ_OFFSET_UNKNOWN);
 }
 
+/* Somebody else goes on under this producer id: all that was sent under it is refused. */
+static void on_fenced(struct lq_lane *lane)
+{
+    struct lq_bundle *bundle;
+    while ((bundle = lq_lane_oldest(lane)) != NULL && bundle->numbered) {
+        lq_request_cancel(&bundle->request);
+        lq_sender_resolve(bundle, LIGHTQ_EFENCED, LIGHTQ_OFFSET_UNKNOWN);
+    }
+    lq_sender_new_identity(lane);
+}
+
 static void on_refused(struct lq_bundle *bundle, lightq_status status)
 {
     bundle->rejections++;
     bundle->state = LQ_BUNDLE_WAITING;
-    if (status == LIGHTQ_ETOOBIG && split(bundle)) {
-        return;
+    if (status == LIGHTQ_EFENCED) {
+        on_fenced(bundle->lane);
+    } else if (status != LIGHTQ_ETOOBIG || !split(bundle)) {
+        lq_sender_resolve(bundle, status, LIGHTQ_OFFSET_UNKNOWN);
     }
-    lq_sender_leave_hole(bundle);
-    lq_sender_resolve(bundle, status, LIGHTQ_OFFSET_UNKNOWN);
 }
 
+/* The oldest in @lane of which an attempt was not answered. */
+static struct lq_bundle *oldest_in_doubt(const struct lq_lane *lane)
+{
+    struct lq_bundle *bundle = lane->batches.first;
+    while (bundle != NULL && (bundle->state == LQ_BUNDLE_RESOLVED || !lq_bundle_in_doubt(bundle))) {
+        bundle = bundle->next;
+    }
+    return bundle;
+}
+
+/* The leader does not know what comes before @bundle. */
 static void on_gap(struct lq_bundle *bundle)
 {
     struct lq_lane *lane = bundle->lane;
     bundle->rejections++;
     bundle->state = LQ_BUNDLE_WAITING;
-    if (bundle == lq_lane_oldest(lane)) { /* otherwise the one before it decides */
-        lq_sender_leave_hole(bundle);
+    if (bundle != lq_lane_oldest(lane)) {
+        return; /* the one before it decides */
+    }
+    if (bundle->begins || bundle->producer == 0) { /* it said that nothing does */
+        lq_sender_resolve(bundle, LIGHTQ_EOUTOFSEQUENCE, LIGHTQ_OFFSET_UNKNOWN);
+    } else if (!lq_bundle_in_doubt(bundle)) {
+        begin_epoch(lane, bundle, true);
+    } else {
+        /* It may have forgotten the producer, and with it what is stored: sent again it could be stored twice. */
+        while ((bundle = oldest_in_doubt(lane)) != NULL) {
+            lq_request_cancel(&bundle->request);
+            lq_sender_resolve(bundle, LIGHTQ_ETIMEDOUT, LIGHTQ_OFFSET_UNKNOWN);
+        }
     }
 }
 

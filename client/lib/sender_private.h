@@ -7,25 +7,19 @@
 
 /* sender.c: sends what may be sent of @lane. */
 void lq_sender_pump(struct lq_lane *lane);
-/* sender.c: gives @bundle its numbers and makes its bytes. False: no memory now. */
-bool lq_sender_seal(struct lq_lane *lane, struct lq_bundle *bundle);
 /* sender.c: at the end of this turn, takes over what send() has gathered for @lane, and sends. */
 void lq_sender_go_on(struct lq_lane *lane);
 /* sender.c: nothing of @lane is sent before its backoff is over. */
 void lq_sender_back_off(struct lq_lane *lane);
-/* sender.c: a fresh producer id, numbers from 0. */
+/* sender.c: a fresh producer id, numbers and epochs from 0. */
 void lq_sender_new_identity(struct lq_lane *lane);
 void lq_sender_wake_at(struct lightq_producer *producer, uint64_t at_us);
 
 /* sender_answer.c: the callback of a bundle's request. */
 void lq_sender_on_answer(struct lq_request *request, struct lq_reply *reply);
-/* sender_answer.c: @bundle has its outcome. It is reported, and leaves its lane, when all before it have theirs. */
+/* sender_answer.c: @bundle has its outcome. It is reported, and leaves its lane, when all before it have theirs. When
+ * it has numbers and is not stored, an epoch begins with what comes behind it. */
 void lq_sender_resolve(struct lq_bundle *bundle, lightq_status status, int64_t base_offset);
-/* sender_answer.c: @bundle, which is sealed, is given up: its sequence stays empty under this producer id. */
-void lq_sender_leave_hole(const struct lq_bundle *bundle);
-/* sender_answer.c: when all before the hole have their outcome, and no answer from behind it is waited for, takes a new
- * producer id for what was certainly not stored. */
-void lq_sender_drain(struct lq_lane *lane);
 
 /* The oldest bundle of @lane whose outcome is not known, or NULL. */
 static inline struct lq_bundle *lq_lane_oldest(const struct lq_lane *lane)

@@ -10,7 +10,7 @@
  *     16  producer_id             u64
  *     24  base_sequence           u64   the producer's sequence of the first record; sequences count messages
  *     32  base_timestamp_ms       u64   the producer's clock at the first record, milliseconds since 1970
- *     40  epoch                   u32   of the producer id
+ *     40  epoch                   u32   of the producer when it made the batch
  *     44  record_count            u32   1 to 65536
  *     48  max_timestamp_delta_ms  i64   the largest of the records' deltas
  *     56  records_length          u32   of the records when not compressed

@@ -183,6 +183,9 @@ void fake_cluster_free(struct fake_cluster *cluster)
         stop_node(&cluster->nodes[id]);
     }
     zmq_ctx_term(cluster->zmq);
+    while (cluster->held_count > 0) {
+        lq_slab_unref(cluster->held[--cluster->held_count].slab);
+    }
     for (size_t t = 0; t < cluster->topic_count; t++) {
         for (unsigned p = 0; p < FAKE_PARTITIONS_MAX; p++) {
             struct fake_partition *partition = &cluster->topics[t].partitions[p];
@@ -340,6 +343,23 @@ void fake_cluster_no_rules(struct fake_cluster *cluster)
     pthread_mutex_unlock(&cluster->lock);
 }
 
+lightq_status fake_cluster_late(struct fake_cluster *cluster, size_t which)
+{
+    Lightq__Wire__ProduceAnswer answer = LIGHTQ__WIRE__PRODUCE_ANSWER__INIT;
+    Lightq__Wire__Leader leader;
+    answer.status = LIGHTQ_ENOTFOUND;
+    pthread_mutex_lock(&cluster->lock);
+    if (which < cluster->held_count) {
+        struct fake_produce produce = cluster->held[which];
+        cluster->held_count--;
+        memmove(cluster->held + which, cluster->held + which + 1, (cluster->held_count - which) * sizeof produce);
+        fake_produce(cluster, 0, &produce, &answer, &leader);
+        lq_slab_unref(produce.slab);
+    }
+    pthread_mutex_unlock(&cluster->lock);
+    return (lightq_status)answer.status;
+}
+
 void fake_cluster_forget_producers(struct fake_cluster *cluster)
 {
     pthread_mutex_lock(&cluster->lock);
@@ -374,7 +394,7 @@ void fake_cluster_append(struct fake_cluster *cluster, const char *name, unsigne
     lightq_status status = lq_batch_writer_seal(&writer, producer, 0, 0, LQ_BATCH_PLAIN, &slab);
     assert(status == LIGHTQ_OK);
     pthread_mutex_lock(&cluster->lock);
-    fake_store(&fake_find_topic(cluster, name)->partitions[partition], slab->bytes, slab->size);
+    fake_store(&fake_find_topic(cluster, name)->partitions[partition], slab->bytes, slab->size, 0);
     pthread_mutex_unlock(&cluster->lock);
     lq_slab_unref(slab);
     lq_batch_writer_deinit(&writer);
@@ -394,6 +414,7 @@ static size_t copy_batch(const struct fake_batch *batch, struct fake_message *me
             *to = (struct fake_message){.offset = batch->base_offset + record.index,
                                         .producer = batch->producer,
                                         .sequence = record.sequence,
+                                        .epoch = batch->epoch,
                                         .value_size = record.value.size};
             size_t kept = record.value.size < sizeof to->value ? record.value.size : sizeof to->value - 1;
             if (kept > 0) {

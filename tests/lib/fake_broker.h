@@ -31,6 +31,7 @@ enum fake_action {
     FAKE_STORE_ANSWER, /* stored, but the answer is .status */
     FAKE_DROP,         /* nothing is stored, no answer */
     FAKE_STORE_DROP,   /* stored, no answer */
+    FAKE_HOLD,         /* PRODUCE: it is still on its way, until fake_cluster_late; no answer */
     FAKE_CLOSE,        /* nothing is stored, the node's connections are closed */
     FAKE_STORE_CLOSE,  /* stored, then the connections are closed */
     FAKE_GARBAGE,      /* the answer is bytes that are no frame */
@@ -56,6 +57,7 @@ struct fake_rule {
 
 struct fake_message {
     uint64_t offset, producer, sequence;
+    uint32_t epoch;
     char value[64]; /* cut, zero-terminated */
     size_t value_size;
 };
@@ -84,6 +86,9 @@ void fake_cluster_freeze(struct fake_cluster *cluster, unsigned node, bool froze
 void fake_cluster_password(struct fake_cluster *cluster, const char *password);
 void fake_cluster_rule(struct fake_cluster *cluster, struct fake_rule rule);
 void fake_cluster_no_rules(struct fake_cluster *cluster);
+/* A PRODUCE that was held, @which from the oldest, comes to the partition now, from a network that kept it. Its client
+ * is long gone: what it would be told is returned. ENOTFOUND: none was held. */
+lightq_status fake_cluster_late(struct fake_cluster *cluster, size_t which);
 /* Forgets what producers have sent, as after a long time. */
 void fake_cluster_forget_producers(struct fake_cluster *cluster);
 void fake_cluster_trim(struct fake_cluster *cluster, const char *name, unsigned partition, uint64_t start);

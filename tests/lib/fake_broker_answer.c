@@ -86,6 +86,7 @@ static bool obey(struct fake_node *node, size_t session, const struct lq_envelop
     switch (rule->action) {
     case FAKE_DROP:
     case FAKE_STORE_DROP:
+    case FAKE_HOLD:
         return true;
     case FAKE_CLOSE:
     case FAKE_STORE_CLOSE:
@@ -130,6 +131,16 @@ static bool obey(struct fake_node *node, size_t session, const struct lq_envelop
 
 /* ---- partitions */
 
+static struct fake_partition *find_by_id(struct fake_cluster *cluster, const struct lq_id *id, uint32_t partition)
+{
+    for (size_t i = 0; i < cluster->topic_count; i++) {
+        if (lq_id_equal(&cluster->topics[i].id, id) && partition < cluster->topics[i].partition_count) {
+            return &cluster->topics[i].partitions[partition];
+        }
+    }
+    return NULL;
+}
+
 static struct fake_partition *find_partition(struct fake_cluster *cluster, const ProtobufCBinaryData *topic,
                                              uint32_t partition)
 {
@@ -137,26 +148,21 @@ static struct fake_partition *find_partition(struct fake_cluster *cluster, const
     if (lq_codec_id(topic, &id) != LIGHTQ_OK || lq_id_is_zero(&id)) {
         return NULL;
     }
-    for (size_t i = 0; i < cluster->topic_count; i++) {
-        if (lq_id_equal(&cluster->topics[i].id, &id) && partition < cluster->topics[i].partition_count) {
-            return &cluster->topics[i].partitions[partition];
-        }
-    }
-    return NULL;
+    return find_by_id(cluster, &id, partition);
 }
 
-static void put_leader(const struct fake_node *node, const struct fake_partition *partition,
+static void put_leader(const struct fake_cluster *cluster, const struct fake_partition *partition,
                        Lightq__Wire__Leader *leader)
 {
     lightq__wire__leader__init(leader);
     leader->node = partition->told_leader;
     leader->term = partition->told_term;
     if (leader->node != 0) {
-        leader->endpoint = (char *)(uintptr_t)node->cluster->nodes[leader->node].address;
+        leader->endpoint = (char *)(uintptr_t)cluster->nodes[leader->node].address;
     }
 }
 
-void fake_store(struct fake_partition *partition, const void *bytes, size_t size)
+void fake_store(struct fake_partition *partition, const void *bytes, size_t size, uint32_t epoch)
 {
     struct lq_batch_head head;
     lightq_status status = lq_batch_head_decode(bytes, size, &head, NULL);
@@ -171,32 +177,74 @@ void fake_store(struct fake_partition *partition, const void *bytes, size_t size
         .producer = head.producer_id,
         .base_sequence = head.base_sequence,
         .count = head.record_count,
+        .epoch = epoch,
     };
     partition->end += head.record_count;
 }
 
-/* As the real partition does: known, next, or a gap. */
-static lightq_status judge(const struct fake_partition *partition, const struct lq_batch_head *head, uint64_t *offset)
+/* As the real partition does: known, next, a gap, or fenced (docs/adr/0013-producer-epochs.md). */
+static lightq_status judge(const struct fake_partition *partition, const struct lq_batch_head *head, uint32_t epoch,
+                           bool begins, uint64_t *offset)
 {
-    uint64_t next = 0;
+    const struct fake_batch *newest = NULL;
+    uint64_t epoch_sequence = 0;
     unsigned kept = 0;
     *offset = partition->end;
     for (size_t i = partition->batch_count; i > partition->forgotten; i--) {
         const struct fake_batch *batch = &partition->batches[i - 1];
-        if (batch->producer != head->producer_id) {
+        if (head->producer_id == 0 || batch->producer != head->producer_id) {
             continue;
         }
-        next = kept == 0 ? batch->base_sequence + batch->count : next;
-        if (batch->base_sequence == head->base_sequence && kept < FAKE_KEPT) {
+        newest = newest == NULL ? batch : newest;
+        if (epoch < newest->epoch) {
+            return LIGHTQ_EFENCED;
+        }
+        if (batch->base_sequence == head->base_sequence && batch->count == head->record_count && kept < FAKE_KEPT) {
             *offset = batch->base_offset;
             return LIGHTQ_EEXISTS; /* told apart from OK by the caller */
         }
+        epoch_sequence = batch->epoch == newest->epoch ? batch->base_sequence : epoch_sequence;
         kept++;
     }
-    if (head->producer_id == 0 || head->base_sequence == next) {
+    if (newest == NULL) {
+        return head->producer_id == 0 || head->base_sequence == 0 || begins ? LIGHTQ_OK : LIGHTQ_EOUTOFSEQUENCE;
+    }
+    uint64_t next = newest->base_sequence + newest->count;
+    if (head->base_sequence == next || (head->base_sequence > next && begins && epoch > newest->epoch)) {
         return LIGHTQ_OK;
     }
-    return head->base_sequence < next ? LIGHTQ_EDUPLICATE : LIGHTQ_EOUTOFSEQUENCE;
+    bool stored = head->base_sequence + head->record_count <= next && epoch == newest->epoch &&
+                  head->base_sequence >= epoch_sequence;
+    return stored ? LIGHTQ_EDUPLICATE : LIGHTQ_EOUTOFSEQUENCE;
+}
+
+void fake_produce(struct fake_cluster *cluster, unsigned node, const struct fake_produce *produce,
+                  Lightq__Wire__ProduceAnswer *answer, Lightq__Wire__Leader *leader)
+{
+    struct lq_batch_summary summary;
+    struct lq_batch_limits limits = {.message_bytes_max = cluster->message_max};
+    struct lq_batch_scratch scratch = {0};
+    struct fake_partition *partition = find_by_id(cluster, &produce->topic, produce->partition);
+    lightq_status status = lq_batch_check(produce->slab->bytes, produce->slab->size, &limits, &scratch, &summary, NULL);
+    lq_batch_scratch_deinit(&scratch);
+    if (partition == NULL) {
+        status = LIGHTQ_ENOTFOUND;
+    } else if (node != 0 && partition->leader != node) {
+        status = LIGHTQ_ENOTLEADER;
+        put_leader(cluster, partition, leader);
+        answer->leader = leader;
+    } else if (status == LIGHTQ_OK) {
+        uint32_t epoch = produce->epoch > summary.head.epoch ? produce->epoch : summary.head.epoch;
+        status = judge(partition, &summary.head, epoch, produce->begins, &answer->base_offset);
+        answer->base_sequence = summary.head.base_sequence;
+        answer->term = partition->term;
+        answer->duplicate = status == LIGHTQ_EEXISTS;
+        if (status == LIGHTQ_OK) {
+            fake_store(partition, produce->slab->bytes, produce->slab->size, epoch);
+        }
+        status = status == LIGHTQ_EEXISTS ? LIGHTQ_OK : status;
+    }
+    answer->status = status;
 }
 
 /* ---- requests */
@@ -237,7 +285,7 @@ static void put_topic(struct fake_node *node, const char *name, Lightq__Wire__To
     info->partition_count = topic->partition_count;
     for (unsigned i = 0; i < topic->partition_count; i++) {
         lightq__wire__partition_info__init(&partitions[i]);
-        put_leader(node, &topic->partitions[i], &leaders[i]);
+        put_leader(node->cluster, &topic->partitions[i], &leaders[i]);
         partitions[i].partition = i;
         partitions[i].group = i + 1;
         partitions[i].leader = &leaders[i];
@@ -269,34 +317,26 @@ static void on_metadata(struct fake_node *node, size_t session, struct lq_envelo
 }
 
 static void on_produce(struct fake_node *node, size_t session, struct lq_envelope *answer,
-                       const Lightq__Wire__Produce *in, const void *payload, size_t size)
+                       const Lightq__Wire__Produce *in, const void *payload, size_t size, enum fake_action action)
 {
     Lightq__Wire__ProduceAnswer out = LIGHTQ__WIRE__PRODUCE_ANSWER__INIT;
     Lightq__Wire__Leader leader;
-    struct lq_batch_summary summary;
-    struct lq_batch_limits limits = {.message_bytes_max = node->cluster->message_max};
-    struct lq_batch_scratch scratch = {0};
-    struct fake_partition *partition = find_partition(node->cluster, &in->topic, in->partition);
-    lightq_status status = lq_batch_check(payload, size, &limits, &scratch, &summary, NULL);
-    lq_batch_scratch_deinit(&scratch);
-    if (partition == NULL) {
-        status = LIGHTQ_ENOTFOUND;
-    } else if (partition->leader != node->id) {
-        status = LIGHTQ_ENOTLEADER;
-        put_leader(node, partition, &leader);
-        out.leader = &leader;
-    } else if (status == LIGHTQ_OK) {
-        status = judge(partition, &summary.head, &out.base_offset);
-        out.base_sequence = summary.head.base_sequence;
-        out.term = partition->term;
-        out.duplicate = status == LIGHTQ_EEXISTS;
-        if (status == LIGHTQ_OK) {
-            fake_store(partition, payload, size);
-        }
-        status = status == LIGHTQ_EEXISTS ? LIGHTQ_OK : status;
+    struct fake_cluster *cluster = node->cluster;
+    struct lq_slab *slab = lq_slab_new(size);
+    struct fake_produce produce = {
+        .partition = in->partition, .epoch = in->epoch, .begins = in->begins_epoch, .slab = slab};
+    assert(slab != NULL);
+    memcpy(slab->bytes, payload, size);
+    lightq_status status = lq_codec_id(&in->topic, &produce.topic);
+    assert(status == LIGHTQ_OK);
+    if (action == FAKE_HOLD) {
+        assert(cluster->held_count < FAKE_HELD_MAX);
+        cluster->held[cluster->held_count++] = produce;
+        return;
     }
-    out.status = status;
+    fake_produce(cluster, node->id, &produce, &out, &leader);
     fake_send(node, session, answer, &out.base, NULL);
+    lq_slab_unref(slab);
 }
 
 static uint64_t resolve(const struct fake_partition *partition, const Lightq__Wire__Start *start)
@@ -344,7 +384,7 @@ static void on_subscribe(struct fake_node *node, size_t session, struct lq_envel
         out.term = 1; /* the first */
     } else if (partition->leader != node->id) {
         out.status = LIGHTQ_ENOTLEADER;
-        put_leader(node, partition, &leader);
+        put_leader(node->cluster, partition, &leader);
         out.leader = &leader;
     } else {
         out.offset = resolve(partition, in->start);
@@ -394,7 +434,7 @@ static void on_offsets(struct fake_node *node, size_t session, struct lq_envelop
         out.status = LIGHTQ_ENOTFOUND;
     } else if (partition->leader != node->id) {
         out.status = LIGHTQ_ENOTLEADER;
-        put_leader(node, partition, &leader);
+        put_leader(node->cluster, partition, &leader);
         out.leader = &leader;
     } else {
         out.offset = resolve(partition, in->at);
@@ -541,7 +581,7 @@ static void answer_it(struct fake_node *node, size_t session, const struct lq_en
         on_metadata(node, session, &answer, body);
         break;
     case LQ_MESSAGE_PRODUCE:
-        on_produce(node, session, &answer, body, payload, payload_size);
+        on_produce(node, session, &answer, body, payload, payload_size, rule->action);
         break;
     case LQ_MESSAGE_SUBSCRIBE:
         on_subscribe(node, session, &answer, body, rule->action);
@@ -589,7 +629,8 @@ void fake_take(struct fake_node *node, size_t session, const void *frame, size_t
     status = lq_codec_unpack(envelope.type, bytes, envelope.body_size, &body, NULL);
     assert(status == LIGHTQ_OK);
     struct fake_rule rule = fake_take_rule(node, envelope.type);
-    if (rule.action == FAKE_STORE_ANSWER || rule.action == FAKE_STORE_DROP || rule.action == FAKE_STORE_CLOSE) {
+    if (rule.action == FAKE_STORE_ANSWER || rule.action == FAKE_STORE_DROP || rule.action == FAKE_STORE_CLOSE ||
+        rule.action == FAKE_HOLD) {
         node->mute = true;
         answer_it(node, session, &envelope, body, payload, payload_size, &rule);
         node->mute = false;
@@ -643,7 +684,7 @@ static void end_stream(struct fake_node *node, struct fake_stream *stream, light
     out.status = status;
     out.next_offset = stream->next;
     if (partition != NULL) {
-        put_leader(node, partition, &leader);
+        put_leader(node->cluster, partition, &leader);
         out.leader = &leader;
     }
     fake_send(node, stream->session, &envelope, &out.base, NULL);

@@ -16,11 +16,20 @@
 #define FAKE_STREAMS_MAX  1024
 #define FAKE_TYPES_MAX    256
 #define FAKE_KEPT         5 /* batches of a producer whose offsets are known */
+#define FAKE_HELD_MAX     16
 
 struct fake_batch {
     struct lq_slab *slab;
     uint64_t base_offset, producer, base_sequence;
-    uint32_t count;
+    uint32_t count, epoch;
+};
+
+/* A request to store a batch. */
+struct fake_produce {
+    struct lq_id topic;
+    uint32_t partition, epoch;
+    bool begins;
+    struct lq_slab *slab; /* of a held one: a reference */
 };
 
 struct fake_partition {
@@ -86,6 +95,8 @@ struct fake_cluster {
     uint64_t message_max;
     uint64_t version;
     int64_t most_credit;
+    struct fake_produce held[FAKE_HELD_MAX]; /* the oldest first */
+    size_t held_count;
 };
 
 struct fake_topic *fake_find_topic(struct fake_cluster *cluster, const char *name);
@@ -99,6 +110,9 @@ void fake_take(struct fake_node *node, size_t session, const void *frame, size_t
 void fake_push(struct fake_node *node);
 void fake_send(struct fake_node *node, size_t session, const struct lq_envelope *envelope, const ProtobufCMessage *body,
                struct lq_slab *payload);
-void fake_store(struct fake_partition *partition, const void *bytes, size_t size);
+void fake_store(struct fake_partition *partition, const void *bytes, size_t size, uint32_t epoch);
+/* As the leader of the partition does: *answer is filled. With the lock. */
+void fake_produce(struct fake_cluster *cluster, unsigned node, const struct fake_produce *produce,
+                  Lightq__Wire__ProduceAnswer *answer, Lightq__Wire__Leader *leader);
 
 #endif

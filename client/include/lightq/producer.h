@@ -39,12 +39,14 @@ struct lightq_report {
     /* OK: stored on the disks of a majority. EDUPLICATE: it was stored by an earlier attempt, its offset is not known.
      * ETIMEDOUT: delivery.timeout.ms passed; see in_doubt. Any other: it is not stored, and the status says why. */
     lightq_status status;
-    bool in_doubt; /* with a failure: it may have been stored, or may still be */
+    bool in_doubt; /* with a failure: it may have been stored, or may still be, before every later message of the
+                      producer in this partition; never behind one */
     const char *topic;
     int32_t partition;  /* LIGHTQ_PARTITION_ANY when none was chosen yet */
     int64_t offset;     /* or LIGHTQ_OFFSET_UNKNOWN */
     uint64_t producer;  /* the identity under which it was sent */
-    uint64_t sequence;  /* of this message among those of that identity and partition, from 0 */
+    uint64_t sequence;  /* of this message among those of that identity and partition, from 0; never another one's, also
+                           when it is not stored */
     uint64_t term;      /* of the leader that stored it */
     uint32_t batch_crc; /* CRC32C of the batch it is in */
     void *opaque;

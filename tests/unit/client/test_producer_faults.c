@@ -263,7 +263,7 @@ static void test_producer_duplicate_without_offset_counts_as_stored(void **state
 
 static void test_producer_refused_batch_fails_and_next_ones_are_stored(void **state)
 {
-    static const lightq_status refusals[] = {LIGHTQ_ENOSPC, LIGHTQ_EFENCED, LIGHTQ_EINVAL, LIGHTQ_EUNSUPPORTED};
+    static const lightq_status refusals[] = {LIGHTQ_ENOSPC, LIGHTQ_EAUTH, LIGHTQ_EINVAL, LIGHTQ_EUNSUPPORTED};
     struct fixture *f = *state;
     fixture_set(f, "window.messages", "4"); /* a message is a batch */
     fixture_open(f, true);
@@ -283,12 +283,15 @@ static void test_producer_refused_batch_fails_and_next_ones_are_stored(void **st
     assert_int_equal(failed, 4);
     struct fake_message stored[16];
     assert_int_equal(fake_cluster_log(f->cluster, "t", 0, stored, 16), 12);
-    for (size_t i = 1; i < 12; i++) { /* in order, each once, also over the new producer ids */
-        assert_true(atoi(stored[i - 1].value + 1) < atoi(stored[i].value + 1));
+    for (size_t i = 0; i < 12; i++) { /* in order, each once, over the new epochs, with the numbers they had */
+        assert_int_equal(stored[i].producer, stored[0].producer);
+        assert_int_equal(stored[i].sequence, (uint64_t)atoi(stored[i].value + 1));
+        assert_true(i == 0 || (stored[i - 1].sequence < stored[i].sequence && stored[i - 1].epoch <= stored[i].epoch));
     }
+    assert_int_equal(stored[11].epoch, 4);
 }
 
-static void test_producer_forgotten_by_leader_goes_on_under_new_id(void **state)
+static void test_producer_forgotten_by_leader_goes_on_in_new_epoch(void **state)
 {
     struct fixture *f = *state;
     fixture_open(f, true);
@@ -300,11 +303,12 @@ static void test_producer_forgotten_by_leader_goes_on_under_new_id(void **state)
     fixture_wait_reports(f, 20);
 
     assert_all_stored(f, 20);
-    assert_true(f->reports[0].producer != f->reports[19].producer);
+    assert_int_equal(f->reports[0].producer, f->reports[19].producer);
+    assert_int_equal(f->reports[19].sequence, 19);
 }
 
 /* The first batch may be stored (its answer was lost), and the leader does not know the producer any more: sending it
- * again under another id could store it twice, so it is in doubt; what was certainly not stored goes on. */
+ * again could store it twice, so it is in doubt; what was certainly not stored goes on. */
 static void test_producer_forgotten_with_doubt_reports_doubt(void **state)
 {
     struct fixture *f = *state;
@@ -403,6 +407,8 @@ static void test_producer_batch_with_message_too_big_is_split(void **state)
     assert_int_equal(fixture_report(f, 2)->status, LIGHTQ_ETOOBIG);
     for (uintptr_t i = 3; i < 6; i++) {
         assert_int_equal(fixture_report(f, i)->status, LIGHTQ_OK);
+        assert_int_equal(fixture_report(f, i)->producer, fixture_report(f, 0)->producer);
+        assert_int_equal(fixture_report(f, i)->sequence, i); /* a message keeps its number */
     }
     struct fake_message stored[8];
     assert_int_equal(fake_cluster_log(f->cluster, "t", 0, stored, 8), 5);
@@ -410,7 +416,8 @@ static void test_producer_batch_with_message_too_big_is_split(void **state)
     assert_string_equal(stored[4].value, "m5");
 }
 
-/* Two are in doubt, the one behind them is stored, the last is in doubt too: none is sent under another id. */
+/* Two are in doubt, the one behind them is stored, the last is in doubt too, and then the leader knows none of them:
+ * none of those in doubt is sent again. */
 static void test_producer_doubt_around_a_known_outcome_stays_doubt(void **state)
 {
     struct fixture *f = *state;
@@ -575,7 +582,7 @@ int main(void)
         WITH_FIXTURE(test_producer_garbage_answers_do_not_count),
         WITH_FIXTURE(test_producer_duplicate_without_offset_counts_as_stored),
         WITH_FIXTURE(test_producer_refused_batch_fails_and_next_ones_are_stored),
-        WITH_FIXTURE(test_producer_forgotten_by_leader_goes_on_under_new_id),
+        WITH_FIXTURE(test_producer_forgotten_by_leader_goes_on_in_new_epoch),
         WITH_FIXTURE(test_producer_forgotten_with_doubt_reports_doubt),
         WITH_FIXTURE(test_producer_delivery_timeout_of_sent_message_is_doubt),
         WITH_FIXTURE(test_producer_delivery_timeout_without_leader_is_no_doubt),

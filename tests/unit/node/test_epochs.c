@@ -1,7 +1,6 @@
 /* test_epochs.c - producer epochs in a partition: what is stored of one fences all lower ones, in what is proposed,
  * what is applied, what a checkpoint holds and over changes of the leader; and a batch that is sent again in a later
  * epoch is stored once. */
-#include "client/base/crc.h"
 #include "tests/unit/node/queue_fixture.h"
 
 static void test_produce_new_epoch_fences_the_old(void **state)
@@ -172,61 +171,6 @@ static void test_load_keeps_the_fence_and_what_was_stored_before_it(void **state
     assert_int_equal(p[2].request.base_offset, 7);
 }
 
-static lightq_status load_changed(struct fixture *f, const struct lq_writer *state, size_t from_end, uint64_t value)
-{
-    struct lq_writer copy;
-    lq_writer_init(&copy, LQ_CHECKPOINT_BYTES_MAX);
-    lq_write_bytes(&copy, state->bytes, state->size);
-    lq_put_u64(copy.bytes + copy.size - from_end, value);
-    lq_put_u32(copy.bytes + copy.size - 4, lq_crc32c(0, copy.bytes, copy.size - 4));
-    lightq_status status = lq_partition_load(f->partition, copy.bytes, copy.size);
-    lq_writer_deinit(&copy);
-    return status;
-}
-
-/* The state ends with the producer: 40 bytes, three batches of 36, and the crc. */
-static void test_load_of_sequences_left_out_inside_an_epoch_is_corrupt(void **state)
-{
-    enum { BATCH = 36, BATCHES_AT = 4 + 3 * BATCH, EPOCH_SEQUENCE_AT = BATCHES_AT + 40 - 16 };
-    struct fixture *f = *state;
-    make_fenced(f);
-    struct lq_writer writer = saved(f->partition);
-
-    assert_int_equal(load_changed(f, &writer, EPOCH_SEQUENCE_AT, 6), LIGHTQ_OK); /* as it was */
-    assert_int_equal(load_changed(f, &writer, EPOCH_SEQUENCE_AT, 5), LIGHTQ_ECORRUPT);
-    assert_int_equal(load_changed(f, &writer, EPOCH_SEQUENCE_AT, 9), LIGHTQ_ECORRUPT); /* nothing of it is there */
-    assert_int_equal(load_changed(f, &writer, BATCHES_AT, 1), LIGHTQ_OK); /* before an epoch it may be so */
-    assert_int_equal(load_changed(f, &writer, BATCHES_AT - BATCH, 7), LIGHTQ_ECORRUPT);
-    lq_writer_deinit(&writer);
-}
-
-/* A state as it was before there were epochs. */
-static void test_load_of_version_1_goes_on_with_its_producers(void **state)
-{
-    struct fixture *f = *state;
-    struct produced p;
-    struct lq_writer old;
-    fixture_lead(f);
-    assert_int_equal(produce(f, &p, 9, 0, 0, 4), LIGHTQ_OK);
-    fixture_apply_all(f);
-    struct lq_writer writer = saved(f->partition);
-    const size_t left_out = writer.size - 4 - 36 - 40 + 16; /* the epoch's sequence */
-    lq_writer_init(&old, LQ_CHECKPOINT_BYTES_MAX);
-    lq_write_bytes(&old, writer.bytes, left_out);
-    lq_write_bytes(&old, writer.bytes + left_out + 8, writer.size - left_out - 8);
-    lq_put_u16(old.bytes + 4, 1);
-    lq_put_u32(old.bytes + old.size - 4, lq_crc32c(0, old.bytes, old.size - 4));
-
-    assert_int_equal(lq_partition_load(f->partition, old.bytes, old.size), LIGHTQ_OK);
-
-    struct lq_writer again = saved(f->partition);
-    assert_int_equal(again.size, writer.size);
-    assert_memory_equal(again.bytes, writer.bytes, writer.size);
-    lq_writer_deinit(&again);
-    lq_writer_deinit(&old);
-    lq_writer_deinit(&writer);
-}
-
 static void test_apply_of_a_fenced_batch_stops_the_replica(void **state)
 {
     struct fixture *f = *state;
@@ -288,8 +232,6 @@ int main(void)
         CASE(test_produce_forgotten_producer_begins_an_epoch),
         CASE(test_produce_fence_follows_the_log_over_a_leader_change),
         CASE(test_load_keeps_the_fence_and_what_was_stored_before_it),
-        CASE(test_load_of_sequences_left_out_inside_an_epoch_is_corrupt),
-        CASE(test_load_of_version_1_goes_on_with_its_producers),
         CASE(test_apply_of_a_fenced_batch_stops_the_replica),
         CASE(test_append_command_survives_its_bytes),
     };

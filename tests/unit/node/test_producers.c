@@ -135,6 +135,90 @@ static void test_producers_are_bounded(void **state)
     lq_producers_deinit(&producers);
 }
 
+/* Where the fields of the only producer are. */
+enum { EPOCH_SEQUENCE_AT = 20, BATCHES_AT = 44, BATCH_BYTES_EACH = 36 };
+
+/* Producer 9: sequences 0 to 3, then epoch 1 with 6 and 7, and 8 and 9. */
+static struct lq_writer saved_with_epochs(void)
+{
+    struct lq_producers producers = {.count = 0};
+    struct lq_writer writer;
+    apply(&producers, 9, 0, 0, 1);
+    apply(&producers, 9, 0, 2, 2);
+    apply(&producers, 9, 1, 6, 3);
+    apply(&producers, 9, 1, 8, 4);
+    lq_writer_init(&writer, LQ_CHECKPOINT_BYTES_MAX);
+    lq_producers_save(&producers, &writer);
+    assert_int_equal(writer.status, LIGHTQ_OK);
+    lq_producers_deinit(&producers);
+    return writer;
+}
+
+/* Whether @bytes with @value at @at are loaded; they are @bytes again when that is what they were saved from. */
+static lightq_status load_with(struct lq_writer *bytes, size_t at, uint64_t value)
+{
+    struct lq_producers producers = {.count = 0};
+    uint64_t was = lq_get_u64(bytes->bytes + at);
+    lq_put_u64(bytes->bytes + at, value);
+    struct lq_reader reader = lq_reader_of(bytes->bytes, bytes->size);
+    lightq_status status = lq_producers_load(&producers, &reader, true, 10, 100);
+    if (status == LIGHTQ_OK) {
+        struct lq_writer again;
+        lq_writer_init(&again, LQ_CHECKPOINT_BYTES_MAX);
+        lq_producers_save(&producers, &again);
+        assert_int_equal(again.size, bytes->size);
+        assert_memory_equal(again.bytes, bytes->bytes, bytes->size);
+        lq_writer_deinit(&again);
+    }
+    lq_producers_deinit(&producers);
+    lq_put_u64(bytes->bytes + at, was);
+    return status;
+}
+
+static void test_load_of_sequences_left_out_inside_an_epoch_is_corrupt(void **state)
+{
+    (void)state;
+    struct lq_writer saved = saved_with_epochs();
+
+    assert_int_equal(load_with(&saved, EPOCH_SEQUENCE_AT, 6), LIGHTQ_OK); /* as it was */
+    assert_int_equal(load_with(&saved, EPOCH_SEQUENCE_AT, 5), LIGHTQ_ECORRUPT);
+    assert_int_equal(load_with(&saved, EPOCH_SEQUENCE_AT, 10), LIGHTQ_ECORRUPT); /* nothing of it is there */
+    assert_int_equal(load_with(&saved, BATCHES_AT, 1), LIGHTQ_ECORRUPT);         /* an overlap */
+    assert_int_equal(load_with(&saved, BATCHES_AT + 2 * BATCH_BYTES_EACH, 7), LIGHTQ_ECORRUPT);
+    assert_int_equal(load_with(&saved, BATCHES_AT + 2 * BATCH_BYTES_EACH, 5), LIGHTQ_ECORRUPT);
+    lq_writer_deinit(&saved);
+}
+
+/* A state as it was before there were epochs. */
+static void test_load_of_producers_without_epochs_goes_on_with_them(void **state)
+{
+    (void)state;
+    struct lq_producers producers = {.count = 0};
+    struct lq_writer saved;
+    struct lq_writer again;
+    apply(&producers, 9, 0, 0, 1);
+    apply(&producers, 9, 0, 2, 2);
+    lq_writer_init(&saved, LQ_CHECKPOINT_BYTES_MAX);
+    lq_writer_init(&again, LQ_CHECKPOINT_BYTES_MAX);
+    lq_producers_save(&producers, &saved);
+    lq_producers_deinit(&producers);
+    struct lq_writer old;
+    lq_writer_init(&old, LQ_CHECKPOINT_BYTES_MAX);
+    lq_write_bytes(&old, saved.bytes, EPOCH_SEQUENCE_AT);
+    lq_write_bytes(&old, saved.bytes + EPOCH_SEQUENCE_AT + 8, saved.size - EPOCH_SEQUENCE_AT - 8);
+
+    struct lq_reader reader = lq_reader_of(old.bytes, old.size);
+    assert_int_equal(lq_producers_load(&producers, &reader, false, 10, 100), LIGHTQ_OK);
+
+    lq_producers_save(&producers, &again);
+    assert_int_equal(again.size, saved.size);
+    assert_memory_equal(again.bytes, saved.bytes, saved.size);
+    lq_producers_deinit(&producers);
+    lq_writer_deinit(&old);
+    lq_writer_deinit(&saved);
+    lq_writer_deinit(&again);
+}
+
 static void add_mark(struct lq_marks *marks, uint64_t i, uint64_t bytes_each, uint64_t ms_each)
 {
     const struct lq_mark mark = {.offset = i, .bytes = i * bytes_each, .timestamp_ms = 1000 + i * ms_each};
@@ -193,6 +277,8 @@ int main(void)
         cmocka_unit_test(test_producers_keep_the_last_batches),
         cmocka_unit_test(test_producers_are_forgotten_by_last_use),
         cmocka_unit_test(test_producers_are_bounded),
+        cmocka_unit_test(test_load_of_sequences_left_out_inside_an_epoch_is_corrupt),
+        cmocka_unit_test(test_load_of_producers_without_epochs_goes_on_with_them),
         cmocka_unit_test(test_marks_are_bounded_and_stay_fine),
         cmocka_unit_test(test_marks_trim_keeps_the_one_at_the_start),
     };
