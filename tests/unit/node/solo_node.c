@@ -6,63 +6,10 @@
 #include "node/produce.h"
 
 #define TURNS_MAX     200000
-#define STEP_US       1000
 #define FRAME_MAX     (2 * 1024 * 1024)
 #define SETTLED_TURNS 16
 
-/* ---- a link to nobody */
-
-static lightq_status link_send(struct lq_link *link, uint32_t node, const struct lq_frame *frame)
-{
-    (void)link;
-    (void)node;
-    (void)frame;
-    return LIGHTQ_ECONNECT;
-}
-
-static bool link_connected(struct lq_link *link, uint32_t node)
-{
-    (void)link;
-    (void)node;
-    return false;
-}
-
-static uint64_t link_queued(struct lq_link *link, uint32_t node)
-{
-    (void)link;
-    (void)node;
-    return 0;
-}
-
-static const struct lq_link_ops link_ops = {.send = link_send, .connected = link_connected, .queued = link_queued};
-
 /* ---- events */
-
-static void on_formed(void *owner)
-{
-    ((struct solo_node *)owner)->formed = true;
-}
-
-static void on_err(void *owner, const struct lq_err *err)
-{
-    (void)owner;
-    fail_msg("%s", err->text);
-}
-
-static const struct lq_forming_events forming_events = {.done = on_formed, .waiting = on_err, .failed = on_err};
-
-static void on_peer(void *owner, const struct lq_catalog_node *node)
-{
-    (void)owner;
-    (void)node;
-}
-
-static void on_ready(void *owner)
-{
-    ((struct solo_node *)owner)->ready = true;
-}
-
-static const struct lq_meta_events meta_events = {.peer = on_peer, .ready = on_ready, .expelled = on_err};
 
 static void on_session_ended(void *owner, struct lq_session *session)
 {
@@ -93,59 +40,28 @@ void solo_node_init(struct solo_node *solo)
     outlet_init(&solo->outlet);
     assert_int_equal(lq_options_init(&solo->options), LIGHTQ_OK);
     assert_int_equal(lq_options_check(&solo->options, NULL), LIGHTQ_OK);
-    solo->link.ops = &link_ops;
+    solo->link.ops = &lone_link_ops;
     solo->disk = lq_io_mem_new();
     assert_non_null(solo->disk);
     solo->store_options = (struct lq_store_options){.dir = "", .segment_bytes = 1 << 20};
-}
-
-static void form(struct solo_node *solo)
-{
-    struct lq_forming *forming;
-    struct lq_err err;
-    struct lq_forming_options options = {.identity = &solo->identity,
-                                         .io = lq_io_mem_io(solo->disk),
-                                         .clock = &solo->clock.clock,
-                                         .link = &solo->link,
-                                         .expect = 1,
-                                         .client = solo->options.client_told,
-                                         .peer = solo->options.peer_told};
-    lq_identity_make(1, 1, &solo->clock.clock, &solo->identity);
-    assert_int_equal(lq_identity_boot(options.io, &solo->identity, &err), LIGHTQ_OK);
-    assert_int_equal(lq_forming_new(&options, &forming_events, solo, &forming, &err), LIGHTQ_OK);
-    for (int i = 0; i < TURNS_MAX && !solo->formed; i++) {
-        solo->clock.now_us += STEP_US;
-        lq_forming_tick(forming);
-    }
-    assert_true(solo->formed);
-    lq_forming_free(forming);
 }
 
 static void open_groups(struct solo_node *solo)
 {
     struct lq_err err;
     struct lq_io *io = lq_io_mem_io(solo->disk);
-    struct lq_meta_options meta = {.identity = &solo->identity,
-                                   .io = io,
-                                   .clock = &solo->clock.clock,
-                                   .link = &solo->link,
-                                   .client = solo->options.client_told,
-                                   .peer = solo->options.peer_told};
-    struct lq_host_options host = {.node = 1};
+    struct lq_meta_options meta = {
+        .identity = &solo->identity, .io = io, .client = solo->options.client_told, .peer = solo->options.peer_told};
+    lone_form(&solo->clock, io, &solo->link, 1, &meta.client, &meta.peer, &solo->identity);
     solo->store_options.cluster = solo->identity.cluster;
     assert_int_equal(lq_store_open(io, &solo->clock.clock, &solo->store_options, &solo->store, &err), LIGHTQ_OK);
     meta.store = solo->store;
-    assert_int_equal(lq_meta_new(&meta, &meta_events, solo, &solo->meta, &err), LIGHTQ_OK);
-    assert_int_equal(lq_host_new(&host, &solo->clock.clock, solo->store, &solo->link, &lq_meta_host_events, solo->meta,
-                                 &solo->host, &err),
-                     LIGHTQ_OK);
-    assert_int_equal(lq_meta_start(solo->meta, solo->host, &err), LIGHTQ_OK);
+    lone_open(&solo->clock, &solo->link, &meta, &solo->ready, &solo->meta, &solo->host);
 }
 
 void solo_node_start(struct solo_node *solo)
 {
     struct lq_service *service = &solo->service;
-    form(solo);
     open_groups(solo);
     *service = (struct lq_service){
         .options = &solo->options, .clock = &solo->clock.clock, .counters = &solo->counters, .meta = solo->meta};
@@ -186,19 +102,7 @@ void solo_node_deinit(struct solo_node *solo)
 
 void solo_node_turn_without_disk(struct solo_node *solo)
 {
-    if (solo->clock.now_us >= lq_meta_deadline_us(solo->meta)) {
-        lq_meta_tick(solo->meta);
-    }
-    if (solo->clock.now_us >= lq_host_deadline_us(solo->host)) {
-        lq_host_tick(solo->host);
-    }
-    for (int i = 0; i < 8; i++) {
-        lq_meta_turn(solo->meta);
-        lq_host_turn(solo->host);
-        if (!lq_meta_needs_turn(solo->meta)) {
-            break;
-        }
-    }
+    lone_turn(&solo->clock, solo->meta, solo->host);
     (void)lq_sessions_turn(solo->service.sessions);
     (void)lq_consume_turn(solo->service.consume);
 }
@@ -219,7 +123,7 @@ void solo_node_settle(struct solo_node *solo)
 void solo_node_advance(struct solo_node *solo, uint64_t ms)
 {
     for (uint64_t i = 0; i < ms; i++) {
-        solo->clock.now_us += STEP_US;
+        solo->clock.now_us += LONE_STEP_US;
         lq_sessions_tick(solo->service.sessions);
         lq_produce_tick(solo->service.produce);
         solo_node_turn(solo);
@@ -234,7 +138,7 @@ void solo_node_until_sent(struct solo_node *solo, size_t count)
         }
         solo_node_turn(solo);
         if (outlet_left(&solo->outlet) < count) {
-            solo->clock.now_us += STEP_US;
+            solo->clock.now_us += LONE_STEP_US;
         }
     }
 }

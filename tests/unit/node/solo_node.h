@@ -4,11 +4,9 @@
 #ifndef LQ_TESTS_SOLO_NODE_H
 #define LQ_TESTS_SOLO_NODE_H
 
-#include "tests/unit/node/client_fixture.h"
+#include "tests/unit/node/lone_node.h"
 
 #include "client/wire/batch.h"
-#include "node/forming.h"
-#include "node/meta.h"
 #include "node/router.h"
 #include "node/service.h"
 #include "storage/io_mem.h"
@@ -26,7 +24,7 @@ struct solo_node {
     struct lq_counters counters;
     struct lq_service service;
     struct fake_outlet outlet;
-    bool formed, ready, store_closed;
+    bool ready, store_closed;
     uint64_t correlation; /* of the last request */
 };
 

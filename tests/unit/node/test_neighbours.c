@@ -11,14 +11,12 @@
 #include <cmocka.h>
 
 #include "client/base/log.h"
-#include "node/forming.h"
 #include "node/house.h"
 #include "node/meta_internal.h"
 #include "storage/io_mem.h"
-#include "tests/unit/node/client_fixture.h"
+#include "tests/unit/node/lone_node.h"
 
 #define SHARDS    3
-#define STEP_US   1000
 #define WAIT_MS   20000
 #define MAILS_MAX 256
 
@@ -43,7 +41,6 @@ struct node {
     struct hand_clock clock;
     struct lq_link link;
     struct lq_io_mem *disk;
-    bool formed;
     struct shard shards[SHARDS];
 };
 
@@ -78,60 +75,6 @@ static void deliver(struct shard *shard)
     }
 }
 
-/* ---- a link to nobody */
-
-static lightq_status link_send(struct lq_link *link, uint32_t node, const struct lq_frame *frame)
-{
-    (void)link;
-    (void)node;
-    (void)frame;
-    return LIGHTQ_ECONNECT;
-}
-
-static bool link_connected(struct lq_link *link, uint32_t node)
-{
-    (void)link;
-    (void)node;
-    return false;
-}
-
-static uint64_t link_queued(struct lq_link *link, uint32_t node)
-{
-    (void)link;
-    (void)node;
-    return 0;
-}
-
-static const struct lq_link_ops link_ops = {.send = link_send, .connected = link_connected, .queued = link_queued};
-
-/* ---- events */
-
-static void on_formed(void *owner)
-{
-    ((struct node *)owner)->formed = true;
-}
-
-static void on_err(void *owner, const struct lq_err *err)
-{
-    (void)owner;
-    fail_msg("%s", err->text);
-}
-
-static const struct lq_forming_events forming_events = {.done = on_formed, .waiting = on_err, .failed = on_err};
-
-static void on_peer(void *owner, const struct lq_catalog_node *node)
-{
-    (void)owner;
-    (void)node;
-}
-
-static void on_ready(void *owner)
-{
-    ((struct shard *)owner)->ready = true;
-}
-
-static const struct lq_meta_events meta_events = {.peer = on_peer, .ready = on_ready, .expelled = on_err};
-
 static void on_store_closed(void *data)
 {
     ((struct shard *)data)->store_closed = true;
@@ -139,28 +82,8 @@ static void on_store_closed(void *data)
 
 /* ---- life */
 
-static void form(struct node *node)
-{
-    struct lq_forming *forming;
-    struct lq_err err;
-    struct lq_identity *identity = &node->shards[0].identity;
-    struct lq_forming_options options = {.identity = identity,
-                                         .io = lq_io_mem_io(node->disk),
-                                         .clock = &node->clock.clock,
-                                         .link = &node->link,
-                                         .expect = 1,
-                                         .client = {.host = "127.0.0.1", .port = 1000},
-                                         .peer = {.host = "127.0.0.1", .port = 2000}};
-    lq_identity_make(1, SHARDS, &node->clock.clock, identity);
-    assert_int_equal(lq_identity_boot(options.io, identity, &err), LIGHTQ_OK);
-    assert_int_equal(lq_forming_new(&options, &forming_events, node, &forming, &err), LIGHTQ_OK);
-    for (unsigned i = 0; i < WAIT_MS && !node->formed; i++) {
-        node->clock.now_us += STEP_US;
-        lq_forming_tick(forming);
-    }
-    assert_true(node->formed);
-    lq_forming_free(forming);
-}
+static const struct lq_endpoint client = {.host = "127.0.0.1", .port = 1000};
+static const struct lq_endpoint peer = {.host = "127.0.0.1", .port = 2000};
 
 static void open_shard(struct node *node, unsigned number)
 {
@@ -178,22 +101,15 @@ static void open_shard(struct node *node, unsigned number)
         .dir = dir, .shard = number, .segment_bytes = 1 << 20, .cluster = shard->identity.cluster};
     struct lq_io *io = lq_io_mem_io(node->disk);
     assert_int_equal(lq_store_open(io, &node->clock.clock, &store, &shard->store, &err), LIGHTQ_OK);
-    const struct lq_meta_options meta = {.identity = &shard->identity,
-                                         .io = io,
-                                         .clock = &node->clock.clock,
-                                         .store = shard->store,
-                                         .link = &node->link,
-                                         .client = {.host = "127.0.0.1", .port = 1000},
-                                         .peer = {.host = "127.0.0.1", .port = 2000},
-                                         .shard = number,
-                                         .shards = SHARDS,
-                                         .house = &shard->house};
-    const struct lq_host_options host = {.node = 1};
-    assert_int_equal(lq_meta_new(&meta, &meta_events, shard, &shard->meta, &err), LIGHTQ_OK);
-    assert_int_equal(lq_host_new(&host, &node->clock.clock, shard->store, &node->link, &lq_meta_host_events,
-                                 shard->meta, &shard->host, &err),
-                     LIGHTQ_OK);
-    assert_int_equal(lq_meta_start(shard->meta, shard->host, &err), LIGHTQ_OK);
+    struct lq_meta_options meta = {.identity = &shard->identity,
+                                   .io = io,
+                                   .store = shard->store,
+                                   .client = client,
+                                   .peer = peer,
+                                   .shard = number,
+                                   .shards = SHARDS,
+                                   .house = &shard->house};
+    lone_open(&node->clock, &node->link, &meta, &shard->ready, &shard->meta, &shard->host);
 }
 
 /* What a turn of the shard's loop does. */
@@ -202,25 +118,15 @@ static void turn_shard(struct shard *shard)
     if (!shard->held) {
         deliver(shard);
     }
-    if (shard->meta == NULL) {
-        return;
-    }
-    if (shard->node->clock.now_us >= lq_meta_deadline_us(shard->meta)) {
-        lq_meta_tick(shard->meta);
-    }
-    if (shard->node->clock.now_us >= lq_host_deadline_us(shard->host)) {
-        lq_host_tick(shard->host);
-    }
-    for (unsigned i = 0; i < 8; i++) {
-        lq_meta_turn(shard->meta);
-        lq_host_turn(shard->host);
+    if (shard->meta != NULL) {
+        lone_turn(&shard->node->clock, shard->meta, shard->host);
     }
 }
 
 static void run_ms(struct node *node, unsigned ms)
 {
     for (unsigned i = 0; i < ms; i++) {
-        node->clock.now_us += STEP_US;
+        node->clock.now_us += LONE_STEP_US;
         for (unsigned j = 0; j < SHARDS; j++) {
             turn_shard(&node->shards[j]);
         }
@@ -242,10 +148,10 @@ static int setup(void **state)
     assert_non_null(node);
     lq_log_configure(LQ_LOG_OFF, 2);
     hand_clock_init(&node->clock);
-    node->link.ops = &link_ops;
+    node->link.ops = &lone_link_ops;
     node->disk = lq_io_mem_new();
     assert_non_null(node->disk);
-    form(node);
+    lone_form(&node->clock, lq_io_mem_io(node->disk), &node->link, SHARDS, &client, &peer, &node->shards[0].identity);
     for (unsigned i = 0; i < SHARDS; i++) {
         open_shard(node, i);
     }
