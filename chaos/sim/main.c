@@ -57,11 +57,11 @@ static void on_signal(int number)
     _exit(1);
 }
 
-static void catch_signals(void)
+static void catch_signals(void (*how)(int number))
 {
     static const int numbers[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        signal(numbers[i], on_signal);
+        signal(numbers[i], how);
     }
 }
 
@@ -130,13 +130,13 @@ static void run_one(const struct settings *settings, struct totals *totals, uint
 
 /* ---- fewer faults */
 
-/* In a process of its own: the code under test may end it. */
-static bool fails(const struct settings *settings, uint64_t seed, enum world_mode mode, const struct plan *plan)
+/* In a process of its own, and in silence: the code under test may end it. */
+static bool fails(uint64_t seed, enum world_mode mode, const struct plan *plan)
 {
-    (void)settings;
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
+        catch_signals(SIG_DFL);
         const struct world_options options = {.seed = seed, .mode = mode, .plan = plan};
         struct world_result result;
         world_run(&options, &result);
@@ -156,31 +156,42 @@ static void without(const struct plan *plan, unsigned from, unsigned count, stru
     }
 }
 
-/* Leaves out halves, then quarters, ... then single faults, as long as it goes on failing. */
+/* Leaves out pieces of @size faults, wherever it goes on failing without them; true when some were. */
+static bool leave_out(struct plan *plan, unsigned size, uint64_t seed, enum world_mode mode)
+{
+    unsigned before = plan->count;
+    for (unsigned from = 0; from < plan->count;) {
+        struct plan fewer;
+        without(plan, from, size, &fewer);
+        if (fails(seed, mode, &fewer)) {
+            *plan = fewer;
+        } else {
+            from += size;
+        }
+    }
+    return plan->count < before;
+}
+
+/* Halves, then quarters, ... then single faults, until every single one is needed. */
 static int shrink(const struct settings *settings, uint64_t seed, enum world_mode mode)
 {
     struct plan plan;
     plan_make(&plan, seed, WORLD_NODES, WORLD_WORK, mode == WORLD_SAFETY);
-    if (!fails(settings, seed, mode, &plan)) {
+    unsigned planned = plan.count;
+    if (!fails(seed, mode, &plan)) {
         printf("seed %" PRIu64 " %s passes: nothing to make smaller\n", seed, mode_name(mode));
         return 0;
     }
-    for (unsigned size = plan.count / 2; size > 0; size /= 2) {
-        for (unsigned from = 0; from < plan.count;) {
-            struct plan fewer;
-            without(&plan, from, size, &fewer);
-            if (fails(settings, seed, mode, &fewer)) {
-                plan = fewer;
-            } else {
-                from += size;
-            }
-        }
+    for (unsigned size = plan.count / 2; size > 1; size /= 2) {
+        (void)leave_out(&plan, size, seed, mode);
+    }
+    while (leave_out(&plan, 1, seed, mode)) {
     }
     const struct world_options options = {.seed = seed, .mode = mode, .plan = &plan, .trace = settings->trace};
     struct world_result result;
     now_running = options;
-    printf("seed %" PRIu64 " %s fails with these %u faults (times from when the clients start):\n", seed,
-           mode_name(mode), plan.count);
+    printf("seed %" PRIu64 " %s fails with these %u of its %u faults (times from when the clients start):\n", seed,
+           mode_name(mode), plan.count, planned);
     for (unsigned i = 0; i < plan.count; i++) {
         fault_print(&plan.at[i], stdout);
     }
@@ -355,7 +366,7 @@ int main(int argc, char **argv)
         return 2;
     }
     lq_log_configure(settings.trace ? LQ_LOG_WARN : LQ_LOG_OFF, STDOUT_FILENO);
-    catch_signals();
+    catch_signals(on_signal);
     totals.began_us = lq_clock_monotonic_us(lq_clock_system());
     if (settings.plan) {
         print_plans(&settings);
