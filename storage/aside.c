@@ -66,6 +66,7 @@ lightq_status lq_rlog_sync_files(struct lq_rlog *log, struct lq_err *err)
 
 lightq_status lq_rlog_set_aside(struct lq_rlog *log, struct lq_err *err)
 {
+    lq_late_want(log); /* the same: then it waits for a flush */
     if (!lq_rlog_is_quiet(log)) {
         return lq_err_set(err, LIGHTQ_EBUSY, "%s: work of it is under way", log->dir);
     }

@@ -133,14 +133,20 @@ void lq_cache_forget(struct lq_cache *cache, struct lq_ring *ring)
     }
 }
 
-void lq_cache_shrink(struct lq_cache *cache)
+void lq_cache_release(struct lq_ring *ring)
+{
+    static const uint64_t all = UINT64_MAX;
+    ring->written = &all;
+}
+
+struct lq_ring *lq_cache_shrink(struct lq_cache *cache)
 {
     while (cache->bytes > cache->bytes_max && cache->count > 0) {
         struct lq_cache_turn *turn = turn_at(cache, 0);
         struct lq_ring *ring = turn->ring;
         while (ring != NULL && ring->count > 0 && ring->first <= turn->last) {
             if (ring->first > *ring->written) {
-                return;
+                return ring;
             }
             drop_first(cache, ring);
         }
@@ -153,6 +159,7 @@ void lq_cache_shrink(struct lq_cache *cache)
         cache->head = (cache->head + 1) & (cache->capacity - 1);
         cache->count--;
     }
+    return NULL;
 }
 
 void lq_cache_deinit(struct lq_cache *cache)

@@ -56,8 +56,10 @@ void lq_cache_cut(struct lq_cache *cache, struct lq_ring *ring, uint64_t index);
 void lq_cache_trim(struct lq_cache *cache, struct lq_ring *ring, uint64_t index);
 /* Drops all of a ring and forgets it. */
 void lq_cache_forget(struct lq_cache *cache, struct lq_ring *ring);
-/* Drops the oldest entries until the bound holds (or what is oldest is not written yet). */
-void lq_cache_shrink(struct lq_cache *cache);
+/* Drops the oldest entries until the bound holds, or what is oldest is not written yet: gives the ring that has it. */
+struct lq_ring *lq_cache_shrink(struct lq_cache *cache);
+/* Its entries may be dropped whether they are written or not: they never will be. */
+void lq_cache_release(struct lq_ring *ring);
 
 /* The slot of @index, NULL when it is not held. */
 static inline struct lq_slot *lq_ring_at(const struct lq_ring *ring, uint64_t index)

@@ -2,8 +2,9 @@
  * done. Private to flush_plan.c (says what goes), flush_job.c
  * (makes it) and flusher.c (runs it and tells of it). Why: docs/adr/0004.
  *
- * The order within a flush: new group directories synced; per log cut, install, allocate and write; the segments synced
- * (unless the journal carries the entries); the journal frame written and synced. */
+ * The order within a flush: new group directories synced; per log allocate and write, cut, install; the segments synced
+ * (unless the journal carries the entries); the journal frame written and synced. Entries that the journal carries may
+ * be written to their segment with a later flush: late.c. */
 #ifndef LQ_STORAGE_FLUSH_H
 #define LQ_STORAGE_FLUSH_H
 
@@ -19,13 +20,16 @@ struct lq_part {
     bool install_begin;
     bool install_do;
     bool trim;
-    bool journaled; /* the journal carries the entries */
+    bool journaled; /* the journal carries the entries, and what is written to segments needs no sync now */
+    bool late;      /* and nothing is written to segments */
     bool synced_directory;
     bool failed;
     uint64_t first; /* entries [first, last]; last < first: none */
     uint64_t last;
     uint64_t bytes;
-    size_t file_count;      /* segments they go to */
+    uint64_t write_first; /* of those to be written to segments: late ones before, and they; none as above */
+    uint64_t write_last;
+    size_t file_count;      /* segments those go to */
     uint64_t vote_sequence; /* 0: no vote */
     uint64_t term;
     uint64_t voted_for;

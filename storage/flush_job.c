@@ -272,22 +272,16 @@ static void build_header(struct lq_flush *flush, int number, struct lq_segment *
                                    .iov_count = 1});
 }
 
-/* One write of the entries [first, last], which lie in @segment one behind the other; what is contiguous in memory too
- * becomes one iovec. */
-static void build_write(struct lq_flush *flush, int number, struct lq_segment *segment, uint64_t first, uint64_t last)
+/* Entries [first, last] (none when last < first) as iovecs of their own: what is contiguous in memory becomes one.
+ * Gives their bytes. */
+static uint64_t add_entries(struct lq_flush *flush, const struct lq_rlog *log, uint64_t first, uint64_t last)
 {
-    const struct lq_rlog *log = flush->parts[number].log;
-    size_t iov_at = flush->iov_count;
     uint64_t bytes = 0;
-    uint64_t position = 0;
     struct lq_slab *slab = NULL;
     uint8_t *end = NULL;
     for (uint64_t i = first; i <= last && !flush->out_of_memory; i++) {
         const struct lq_slot *slot = lq_ring_at(&log->ring, i);
         uint8_t *at = slot->slab->bytes + slot->offset;
-        if (i == first) {
-            position = slot->position;
-        }
         if (slot->slab != slab) {
             hold_slab(flush, slot->slab);
         }
@@ -300,6 +294,22 @@ static void build_write(struct lq_flush *flush, int number, struct lq_segment *s
         end = at + slot->size;
         bytes += slot->size;
     }
+    return bytes;
+}
+
+/* One write of the entries [first, last], which lie in @segment one behind the other. */
+static void build_write(struct lq_flush *flush, int number, struct lq_segment *segment, uint64_t first, uint64_t last)
+{
+    struct lq_part *part = &flush->parts[number];
+    uint64_t fresh = part->last >= part->first ? part->first : last + 1; /* those before were late */
+    uint64_t old_last = last < fresh ? last : fresh - 1;
+    uint64_t position = lq_ring_at(&part->log->ring, first)->position;
+    size_t iov_at = flush->iov_count;
+    uint64_t bytes = add_entries(flush, part->log, first, old_last);
+    if (first <= fresh && fresh <= last) {
+        part->iov_from = flush->iov_count;
+    }
+    bytes += add_entries(flush, part->log, first > fresh ? first : fresh, last);
     build_allocate(flush, number, segment, position + bytes);
     struct lq_note *note = add_op(flush, number,
                                   (struct lq_io_op){.kind = LQ_IO_WRITE,
@@ -319,32 +329,73 @@ static bool may_leave_dirty(const struct lq_flush *flush)
     return flush->store->dirty_segment_count + flush->dirty_count <= flush->store->options.files_max / 2;
 }
 
-static lightq_status build_entries(struct lq_flush *flush, int number, struct lq_err *err)
+/* @segment is open, has a header, and will be worked on. */
+static lightq_status take_segment(struct lq_flush *flush, int number, struct lq_segment *segment, struct lq_err *err)
+{
+    struct lq_part *part = &flush->parts[number];
+    lightq_status status = lq_segment_open(part->log, segment, !segment->on_disk, err);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    hold_segment(flush, segment);
+    flush->dirty_count += !segment->dirty;
+    if (segment->allocated == 0) {
+        build_header(flush, number, segment);
+    }
+    return LIGHTQ_OK;
+}
+
+/* Only the journal gets the entries; the segment gets room for them. */
+static lightq_status build_late(struct lq_flush *flush, int number, struct lq_err *err)
+{
+    struct lq_part *part = &flush->parts[number];
+    const struct lq_slot *slot = lq_ring_at(&part->log->ring, part->last);
+    struct lq_segment *segment = lq_rlog_segment_at(part->log, part->last, NULL);
+    lightq_status status = LIGHTQ_OK;
+    if (slot->position + slot->size > segment->allocated) {
+        status = take_segment(flush, number, segment, err);
+    }
+    if (status == LIGHTQ_OK) {
+        build_allocate(flush, number, segment, slot->position + slot->size);
+        (void)add_entries(flush, part->log, part->first, part->last);
+    }
+    return status;
+}
+
+static lightq_status build_writes(struct lq_flush *flush, int number, struct lq_err *err)
 {
     struct lq_part *part = &flush->parts[number];
     struct lq_rlog *log = part->log;
-    part->iov_from = flush->iov_count;
-    part->held_from = flush->held_count;
     size_t at = 0;
-    (void)lq_rlog_segment_at(log, part->first, &at);
-    for (uint64_t first = part->first; first <= part->last && !flush->out_of_memory; at++) {
+    (void)lq_rlog_segment_at(log, part->write_first, &at);
+    for (uint64_t first = part->write_first; first <= part->write_last && !flush->out_of_memory; at++) {
         struct lq_segment *segment = log->segments[at];
-        lightq_status status = lq_segment_open(log, segment, !segment->on_disk, err);
+        lightq_status status = take_segment(flush, number, segment, err);
         if (status != LIGHTQ_OK) {
             return status;
         }
-        hold_segment(flush, segment);
-        flush->dirty_count += !segment->dirty;
-        uint64_t last = segment->last < part->last ? segment->last : part->last;
-        if (segment->allocated == 0) {
-            build_header(flush, number, segment);
-        }
+        uint64_t last = segment->last < part->write_last ? segment->last : part->write_last;
         build_write(flush, number, segment, first, last);
         first = last + 1;
     }
+    return LIGHTQ_OK;
+}
+
+static lightq_status build_entries(struct lq_flush *flush, int number, struct lq_err *err)
+{
+    struct lq_part *part = &flush->parts[number];
+    bool is_fresh = part->last >= part->first;
+    part->iov_from = flush->iov_count;
+    part->held_from = flush->held_count;
+    part->late = part->late && may_leave_dirty(flush);
+    lightq_status status = part->late ? build_late(flush, number, err) : build_writes(flush, number, err);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    part->iov_from = is_fresh ? part->iov_from : flush->iov_count;
     part->iov_to = flush->iov_count;
     part->held_to = flush->held_count;
-    part->journaled = flush->use_journal && may_leave_dirty(flush);
+    part->journaled = part->late || ((flush->use_journal || !is_fresh) && may_leave_dirty(flush));
     return LIGHTQ_OK;
 }
 
@@ -355,7 +406,7 @@ static void build_syncs(struct lq_flush *flush, int number)
     for (size_t i = part->held_from; i < part->held_to && !part->journaled; i++) {
         add_sync(flush, number, flush->held[i]->file);
     }
-    bool by_segments = part->last >= part->first && !part->journaled;
+    bool by_segments = part->write_last >= part->write_first && !part->journaled;
     if ((by_segments || part->trim) && part->log->directory_dirty && !part->synced_directory) {
         add_sync_dir(flush, number, part->log->dir);
         part->synced_directory = true;
@@ -369,14 +420,14 @@ static void build_part(struct lq_flush *flush, int number)
     size_t ops = flush->op_count;
     size_t notes = flush->note_count;
     lightq_status status = LIGHTQ_OK;
-    if (part->cut_do) {
+    if (part->write_last >= part->write_first) {
+        status = build_entries(flush, number, &err);
+    }
+    if (part->cut_do && status == LIGHTQ_OK) {
         status = build_cut(flush, number, &err);
     }
     if (part->install_do) {
         build_install(flush, number);
-    }
-    if (part->last >= part->first && status == LIGHTQ_OK) {
-        status = build_entries(flush, number, &err);
     }
     if (status == LIGHTQ_OK) {
         return;
@@ -386,8 +437,8 @@ static void build_part(struct lq_flush *flush, int number)
     if (status == LIGHTQ_ELIMIT) {
         part->cut_do = false; /* votes and the like go all the same */
         part->synced_directory = false;
-        part->first = 1;
-        part->last = 0;
+        part->first = part->write_first = 1;
+        part->last = part->write_last = 0;
         lq_store_short_of_files(flush->store, &err);
     } else {
         part->failed = true;
@@ -431,7 +482,7 @@ static void build_records(struct lq_flush *flush, int number)
     if (part->trim) {
         add_record(flush, log, LQ_RECORD_TRIM, part->trim_to, 0, 0);
     }
-    if (part->journaled) {
+    if (part->journaled && part->last >= part->first) {
         add_record(flush, log, LQ_RECORD_ENTRIES, part->first, part->last - part->first + 1, part->bytes);
     }
     if (part->destroy) {
@@ -524,9 +575,7 @@ static void patch_iovs(struct lq_flush *flush)
 
 bool lq_flush_build(struct lq_flush *flush)
 {
-    if (!flush->is_final) {
-        lq_flush_plan(flush);
-    }
+    lq_flush_plan(flush);
     if (flush->out_of_memory) {
         return true;
     }
@@ -627,6 +676,9 @@ static void commit_part(struct lq_part *part, bool left_out)
     if (part->last >= part->first) {
         log->submitted = part->last;
         log->flight_last = part->last;
+    }
+    if (part->write_last >= part->write_first && !part->late) {
+        log->flight_written = part->write_last;
     }
 }
 

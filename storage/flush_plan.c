@@ -37,30 +37,52 @@ static bool has_files(const struct lq_rlog *log, uint64_t first, uint64_t last)
     return true;
 }
 
-/* The entries of @part, unless there are no descriptors for them now, or others have all that a flush may use. */
-static void plan_entries(struct lq_flush *flush, struct lq_part *part, bool short_of_files)
+/* The entries of @part up to @last, the late ones first, unless there are no descriptors for them now, or others have
+ * all that a flush may use. */
+static void plan_entries(struct lq_flush *flush, struct lq_part *part, uint64_t last, bool short_of_files)
 {
     const struct lq_rlog *log = part->log;
     const struct lq_store *store = flush->store;
-    size_t files = count_files(log, log->submitted + 1, log->last);
-    if (short_of_files && !has_files(log, log->submitted + 1, log->last)) {
+    uint64_t first = log->written + 1;
+    size_t most = store->options.files_max / 4;
+    size_t files = count_files(log, first, last);
+    if (files > most) { /* more than any flush may write to: a part of them */
+        size_t at = 0;
+        (void)lq_rlog_segment_at(log, first, &at);
+        last = log->segments[at + most - 1]->last;
+        files = most;
+        flush->left_out = true;
+    }
+    if (short_of_files && !has_files(log, first, last)) {
         return;
     }
-    if (flush->file_count > 0 && flush->file_count + files > store->options.files_max / 4) {
+    if (flush->file_count > 0 && flush->file_count + files > most) {
         flush->left_out = true;
         return;
     }
     flush->file_count += files;
-    part->first = log->submitted + 1;
-    part->last = log->last;
-    part->bytes = count_bytes(log, part->first, part->last);
+    part->write_first = first;
+    part->write_last = last;
     part->file_count = files;
+    if (last > log->submitted) {
+        part->first = log->submitted + 1;
+        part->last = last;
+        part->bytes = count_bytes(log, part->first, last);
+    }
+}
+
+/* Whether the segment can do without what the journal carries, for now: all is in its last segment, and not much. */
+static bool may_be_late(const struct lq_part *part)
+{
+    const struct lq_rlog *log = part->log;
+    return part->last >= part->first && part->file_count == 1 && !log->write_wanted && !part->cut_do &&
+           log->late_bytes + part->bytes <= log->store->options.late_bytes_max;
 }
 
 /* What of @log can go with this flush. False: nothing. */
 static bool plan(struct lq_flush *flush, struct lq_rlog *log, struct lq_part *part, bool short_of_files)
 {
-    *part = (struct lq_part){.log = log, .first = 1};
+    *part = (struct lq_part){.log = log, .first = 1, .write_first = 1};
     if (log->destroyed) {
         part->destroy = !log->destroy_durable;
         return part->destroy;
@@ -85,17 +107,47 @@ static bool plan(struct lq_flush *flush, struct lq_rlog *log, struct lq_part *pa
     part->trim = log->trim_wanted;
     part->trim_to = log->trim_to;
     bool blocked = log->cut_step != LQ_CUT_NONE || log->install_step != LQ_INSTALL_NONE;
-    if (log->last > log->submitted && !blocked) {
-        plan_entries(flush, part, short_of_files);
+    if (!blocked && (log->last > log->submitted || log->write_wanted)) {
+        plan_entries(flush, part, log->last, short_of_files);
+    } else if (part->cut_do && log->late_low != 0) { /* what is left before the cut is there before it is made */
+        plan_entries(flush, part, log->submitted, short_of_files);
+        part->cut_do = part->write_last >= part->write_first;
     }
     return part->create || part->vote_sequence != 0 || part->cut_begin || part->cut_do || part->install_begin ||
-           part->install_do || part->trim || part->last >= part->first;
+           part->install_do || part->trim || part->write_last >= part->write_first;
+}
+
+/* The store closes: what is late is written, so that the segments are whole without the journal. */
+static void plan_last(struct lq_flush *flush)
+{
+    struct lq_rlog *log;
+    TAILQ_FOREACH(log, &flush->store->late, late_link)
+    {
+        if (log->cut_step != LQ_CUT_NONE) {
+            continue;
+        }
+        if (!lq_array_reserve((void **)&flush->parts, &flush->part_capacity, flush->part_count + 1,
+                              sizeof *flush->parts)) {
+            flush->out_of_memory = true;
+            return;
+        }
+        flush->parts[flush->part_count++] =
+            (struct lq_part){.log = log,
+                             .first = 1,
+                             .write_first = log->written + 1,
+                             .write_last = log->durable,
+                             .file_count = count_files(log, log->written + 1, log->durable)};
+    }
 }
 
 void lq_flush_plan(struct lq_flush *flush)
 {
     struct lq_rlog *log;
     struct lq_rlog *next;
+    if (flush->is_final) {
+        plan_last(flush);
+        return;
+    }
     bool short_of_files = lq_clock_monotonic_us(flush->store->clock) < flush->store->files_short_until_us;
     for (log = TAILQ_FIRST(&flush->store->dirty); log != NULL; log = next) {
         next = TAILQ_NEXT(log, dirty_link);
@@ -144,4 +196,7 @@ void lq_flush_choose_path(struct lq_flush *flush)
     bool small = logs > 0 && bytes / logs <= store->options.journal_payload_max;
     flush->use_journal = small && (files > store->options.sync_files_max || records);
     flush->has_frame = flush->use_journal || records;
+    for (size_t i = 0; i < flush->part_count && flush->use_journal; i++) {
+        flush->parts[i].late = may_be_late(&flush->parts[i]);
+    }
 }

@@ -273,7 +273,7 @@ static void finish_install(struct lq_part *part)
 
 /* What the journal carries is noted as not synced only now that it is written: a background sync that began before does
  * not cover it. */
-static void finish_entries(struct lq_flush *flush, struct lq_part *part)
+static void finish_writes(struct lq_flush *flush, struct lq_part *part)
 {
     struct lq_rlog *log = part->log;
     struct lq_store *store = flush->store;
@@ -293,16 +293,49 @@ static void finish_entries(struct lq_flush *flush, struct lq_part *part)
         }
         lq_rlog_settle_need(log);
     }
-    if (log->flight_last > log->written) {
-        log->written = log->flight_last;
+    if (log->flight_written > log->written) {
+        log->written = log->flight_written;
     }
-    if (log->flight_last > log->durable) {
-        log->durable = log->flight_last;
+    if (log->flight_written != 0 && part->journaled) {
+        lq_late_keep_journal(log);
+    }
+    log->flight_written = 0;
+}
+
+/* The journal has them, less what was cut meanwhile, which it keeps until it has the cut too. (A destroyed log's: until
+ * it has that.) */
+static void finish_late(struct lq_part *part, uint64_t flight_last)
+{
+    struct lq_rlog *log = part->log;
+    if (flight_last < part->last || log->destroyed) {
+        log->journal_low = log->journal_low != 0 ? log->journal_low : log->store->journal.number;
+        log->released_dirty = true;
+    }
+    if (flight_last >= part->first && !log->destroyed) {
+        lq_late_join(log, flight_last == part->last ? part->bytes : 0);
+    }
+}
+
+static void finish_entries(struct lq_flush *flush, struct lq_part *part)
+{
+    struct lq_rlog *log = part->log;
+    const struct lq_store *store = flush->store;
+    uint64_t flight_last = log->flight_last;
+    finish_writes(flush, part);
+    if (flight_last > log->durable) {
+        log->durable = flight_last;
     }
     log->flight_last = 0;
-    bool is_full = part->file_count > 1 || flush->held[part->held_from]->closed;
-    if (is_full || store->dirty_segment_count > store->options.files_max / 4) {
-        lq_rlog_mark_background(log); /* to be sealed, or synced so that its file can be closed */
+    if (part->late) {
+        finish_late(part, flight_last);
+    }
+    if (!part->late || flight_last < part->last) {
+        lq_late_settle(log);
+    }
+    bool is_full = part->file_count > 1 || (part->held_to > part->held_from && flush->held[part->held_from]->closed);
+    bool is_old = log->journal_low != 0 && log->journal_low < store->journal.number;
+    if (is_full || is_old || store->dirty_segment_count > store->options.files_max / 4) {
+        lq_rlog_mark_background(log); /* to be sealed, or synced so that its file or the journal's can be let go */
     }
 }
 
@@ -350,7 +383,7 @@ static void finish_part(struct lq_flush *flush, struct lq_part *part)
         log->journaled.trim = part->trim_to;
         lq_rlog_mark_background(log);
     }
-    if (part->last >= part->first) {
+    if (part->write_last >= part->write_first) {
         finish_entries(flush, part);
     }
     bool may_be_lost = log->trim_wanted || log->cut_step == LQ_CUT_BEGIN || log->install_step != LQ_INSTALL_NONE;
@@ -445,6 +478,8 @@ static void finish_rotation(struct lq_flush *flush)
             lq_rlog_mark_background(log);
         }
     }
+    lq_late_want_all(store);
+    store->follow_up = true;
 }
 
 static void rotation_failed(struct lq_flush *flush, lightq_status status)
@@ -553,7 +588,7 @@ static void on_flush_job(struct lq_io_job *job, lightq_status status)
     unpin(flush);
     flush->is_telling = false;
     lq_flush_clear(flush);
-    lq_cache_shrink(&store->cache);
+    lq_store_shrink_cache(store);
     if (store->closing) {
         lq_store_maybe_closed(store);
         return;

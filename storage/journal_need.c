@@ -1,5 +1,5 @@
 /* storage/journal_need.c - which journal files logs still need: those with entries that their segments may have in the
- * page cache only. Called by the other files of the store on the loop thread. Why: docs/adr/0004. */
+ * page cache only, or not at all yet. Called by the other files of the store on the loop thread. Why: docs/adr/0004. */
 #include "storage/store_private.h"
 
 void lq_rlog_settle_need(struct lq_rlog *log)
@@ -9,12 +9,14 @@ void lq_rlog_settle_need(struct lq_rlog *log)
     }
 }
 
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a; /* 0: none */
+}
+
 uint64_t lq_rlog_need(const struct lq_rlog *log)
 {
-    if (log->journal_low == 0 || log->journal_syncing == 0) {
-        return log->journal_low + log->journal_syncing;
-    }
-    return log->journal_low < log->journal_syncing ? log->journal_low : log->journal_syncing;
+    return lower(log->late_low, lower(log->journal_low, log->journal_syncing));
 }
 
 static bool needs_file(const struct lq_rlog *log, uint64_t number)

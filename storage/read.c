@@ -237,6 +237,9 @@ static lightq_status read_disk(struct lq_read_op *op)
     struct lq_rlog *log = op->log;
     struct lq_segment *segment = lq_rlog_segment_at(log, op->read->index, NULL);
     assert(segment != NULL);
+    if (op->read->index > log->written) {
+        return LIGHTQ_ESTOPPED; /* the log failed before it was written */
+    }
     if (segment->file == LQ_FILE_NONE && !lq_segments_may_read(op->store)) {
         return LIGHTQ_EBUSY;
     }

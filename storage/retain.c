@@ -235,6 +235,11 @@ lightq_status lq_rlog_trim(struct lq_rlog *log, uint64_t last_index)
     base->file_size = file->meta->file_size;
     free(log->base);
     log->base = base;
+    if (log->written < last_index) {
+        lq_late_let_go(log);
+        log->written = last_index;
+    }
+    lq_late_settle(log);
     lq_cache_trim(&log->store->cache, &log->ring, last_index + 1);
     trim_files(log, last_index + 1);
     trim_runs(log, last_index + 1);
@@ -279,6 +284,8 @@ static void install_take(struct lq_rlog *log, const struct lq_checkpoint *checkp
                          struct lq_checkpoint_meta *base)
 {
     uint64_t last = checkpoint->last_index;
+    lq_late_let_go(log);
+    lq_late_leave(log);
     doom_all(log, file->next_index);
     lq_rlog_clear(log);
     lq_checkpoint_file_deinit(&log->install);
@@ -293,6 +300,7 @@ static void install_take(struct lq_rlog *log, const struct lq_checkpoint *checkp
     log->submitted = last;
     log->written = last;
     log->flight_last = 0;
+    log->flight_written = 0;
     log->first_offset = checkpoint->next_offset;
     log->next_offset = checkpoint->next_offset;
     log->generation++;

@@ -76,6 +76,7 @@ static void lists_leave(struct lq_rlog *log)
     if (log->destroyed) {
         TAILQ_REMOVE(&store->zombies, log, zombie_link);
     }
+    lq_late_leave(log);
 }
 
 void lq_rlog_free(struct lq_rlog *log, bool abandon)
@@ -287,6 +288,8 @@ void lq_rlog_fail(struct lq_rlog *log, lightq_status status, const struct lq_err
     uint64_t need = lq_rlog_need(log);
     log->keep_low = need != 0 ? need : log->store->journal.number;
     log->keep_high = log->store->journal.number;
+    lq_late_leave(log);
+    lq_cache_release(&log->ring);
     lq_rlog_mark_watermark(log);
     lq_log(ERROR, "log failed", "group", log->group, "reason", reason.text);
     if (!log->destroyed && !log->failure_untold) {
@@ -309,7 +312,8 @@ bool lq_rlog_has_pending(const struct lq_rlog *log)
         return false;
     }
     return !log->created || log->vote_sequence > log->vote_submitted || log->last > log->submitted ||
-           log->cut_step != LQ_CUT_NONE || log->install_step != LQ_INSTALL_NONE || log->trim_wanted;
+           log->cut_step != LQ_CUT_NONE || log->install_step != LQ_INSTALL_NONE || log->trim_wanted ||
+           log->write_wanted;
 }
 
 void lq_rlog_mark_dirty(struct lq_rlog *log)
@@ -380,6 +384,14 @@ uint64_t lq_rlog_set_vote(struct lq_rlog *log, uint64_t term, uint64_t voted_for
 }
 
 /* ---- append ---- */
+
+void lq_store_shrink_cache(struct lq_store *store)
+{
+    struct lq_ring *blocking = lq_cache_shrink(&store->cache);
+    if (blocking != NULL) {
+        lq_late_want((struct lq_rlog *)(void *)((char *)blocking - offsetof(struct lq_rlog, ring)));
+    }
+}
 
 bool lq_rlog_add_run(struct lq_rlog *log, uint64_t first, uint64_t last, uint64_t term)
 {
@@ -595,7 +607,7 @@ lightq_status lq_rlog_append(struct lq_rlog *log, const struct lq_entry_ref *ref
     }
     log->store->counters.entries_appended += count;
     lq_rlog_mark_dirty(log);
-    lq_cache_shrink(cache);
+    lq_store_shrink_cache(log->store);
     return LIGHTQ_OK;
 }
 
@@ -638,6 +650,7 @@ static void cut_on_disk(struct lq_rlog *log, uint64_t index, uint64_t position, 
         log->cut_segment = segment_first;
     }
     if (log->submitted >= index) {
+        lq_late_let_go(log);
         log->submitted = index - 1;
     }
     if (log->written >= index) {
@@ -646,9 +659,13 @@ static void cut_on_disk(struct lq_rlog *log, uint64_t index, uint64_t position, 
     if (log->flight_last >= index) {
         log->flight_last = index - 1;
     }
+    if (log->flight_written >= index) {
+        log->flight_written = index - 1;
+    }
     if (log->durable >= index) {
         log->durable = index - 1;
     }
+    lq_late_settle(log);
     lq_rlog_mark_dirty(log);
     lq_rlog_mark_watermark(log);
 }

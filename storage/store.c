@@ -238,6 +238,8 @@ void lq_rlog_destroy(struct lq_rlog *log)
     log->generation++;
     lq_rlog_mark_watermark(log);
     lq_rlog_clear(log);
+    lq_late_keep_journal(log);
+    lq_late_leave(log);
     TAILQ_INSERT_TAIL(&store->zombies, log, zombie_link);
     if (forget) {
         lq_rlog_mark_dirty(log);
@@ -262,6 +264,7 @@ lightq_status lq_store_take_options(struct lq_store *store, const struct lq_stor
     own->index_stride = own->index_stride != 0 ? own->index_stride : LQ_INDEX_STRIDE_DEFAULT;
     own->sync_files_max = own->sync_files_max != 0 ? own->sync_files_max : LQ_SYNC_FILES_DEFAULT;
     own->journal_payload_max = own->journal_payload_max != 0 ? own->journal_payload_max : LQ_JOURNAL_PAYLOAD_DEFAULT;
+    own->late_bytes_max = own->late_bytes_max != 0 ? own->late_bytes_max : LQ_LATE_BYTES_DEFAULT;
     own->files_max = own->files_max != 0 ? own->files_max : LQ_FILES_DEFAULT;
     own->files_max = own->files_max > LQ_FILES_MIN ? own->files_max : LQ_FILES_MIN;
     own->scrub_interval_ms = own->scrub_interval_ms != 0 ? own->scrub_interval_ms : LQ_SCRUB_INTERVAL_MS_DEFAULT;
@@ -285,6 +288,7 @@ struct lq_store *lq_store_new(struct lq_io *io, struct lq_clock *clock)
     TAILQ_INIT(&store->background_logs);
     TAILQ_INIT(&store->failures);
     TAILQ_INIT(&store->zombies);
+    TAILQ_INIT(&store->late);
     TAILQ_INIT(&store->reads);
     store->flushes[0] = lq_flush_new(store);
     store->flushes[1] = lq_flush_new(store);

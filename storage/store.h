@@ -39,6 +39,7 @@ struct lq_store_options {
     uint64_t index_stride;        /* bytes between sparse index points; 0: 64 KiB */
     unsigned sync_files_max;      /* up to this many dirty segments are synced one by one, above it the journal; 0: 2 */
     uint64_t journal_payload_max; /* mean bytes a dirty group above which segments are synced instead; 0: 64 KiB */
+    uint64_t late_bytes_max;      /* of a log that the journal carries, not written to its segment yet; 0: 32 KiB */
     unsigned files_max;           /* segment files open at a time; 0: 4096. See LQ_FILES_... in store_private.h */
     uint64_t scrub_bytes_per_second; /* read in search of rot, at most; 0: none is searched for */
     uint64_t scrub_interval_ms;      /* from the begin of one search to that of the next, at least; 0: 7 days */

@@ -286,7 +286,8 @@ static lightq_status copy_onto_itself(struct lq_io *io, lq_file file, uint64_t f
 }
 
 /* The last frame of the newest old file may be in the page cache only, or (its sync failed) never get to the disk from
- * there: it is written again and synced before anything relies on it. All frames before it were synced. */
+ * there: it is written again and synced before anything relies on it, as the removal of files below a trim point that
+ * only it tells of. All frames before it were synced. */
 static lightq_status secure_newest(struct opening *opening)
 {
     struct lq_io *io = opening->store->io;
@@ -424,10 +425,10 @@ static lightq_status open_all(struct opening *opening)
         status = note_old_files(opening);
     }
     if (status == LIGHTQ_OK) {
-        status = heal_all(opening);
+        status = secure_newest(opening);
     }
     if (status == LIGHTQ_OK) {
-        status = secure_newest(opening);
+        status = heal_all(opening);
     }
     if (status == LIGHTQ_OK) {
         status = begin_journal(opening);

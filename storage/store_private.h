@@ -3,6 +3,7 @@
  *   store.c       open, close, finding logs           rlog.c        the log in memory: append, cut, votes, terms
  *   flusher.c     the flush: when, and what is told   flush_job.c   the flush's program of disk operations
  *   flush_plan.c  what goes with a flush              journal_need.c  which journal files are needed
+ *   late.c        written to their segment later
  *   background.c  syncs, seals, checkpoints, removals read.c        reads from disk
  *   retain.c      checkpoints, trim, install          recover.c     judging a log at start; heal.c repairs it
  *   replay.c      reading the journal at start        scrub.c       searching for rot
@@ -31,6 +32,7 @@
 #define LQ_INDEX_STRIDE_DEFAULT    (64u * 1024)
 #define LQ_SYNC_FILES_DEFAULT      2u
 #define LQ_JOURNAL_PAYLOAD_DEFAULT (64u * 1024)
+#define LQ_LATE_BYTES_DEFAULT      (32u * 1024)
 /* How the descriptors of a store are shared out, of options.files_max: files that nothing needs are closed, the least
  * recently used first, above a quarter (or LQ_SEGMENT_OPEN_MAX); a flush writes to a quarter at most, the rest goes
  * with the next; above a half that wait for their sync, a flush syncs what it writes at once and leaves no more behind,
@@ -92,9 +94,10 @@ struct lq_rlog {
     uint64_t first;
     uint64_t last;
     uint64_t durable;
-    uint64_t submitted;   /* entries up to here are in a job or on disk */
-    uint64_t written;     /* entries up to here are in the segment files */
-    uint64_t flight_last; /* of the entries in the job in flight, less what was cut meanwhile; 0: none */
+    uint64_t submitted;      /* entries up to here are in a job or on disk */
+    uint64_t written;        /* entries up to here are in the segment files; those above are late when durable */
+    uint64_t flight_last;    /* of the entries in the job in flight, less what was cut meanwhile; 0: none */
+    uint64_t flight_written; /* the same of those it writes to their segments */
     uint64_t first_offset;
     uint64_t next_offset;
     uint64_t generation;
@@ -142,6 +145,8 @@ struct lq_rlog {
     uint64_t journal_low; /* lowest file whose entries are not synced in our segments; 0: none */
     bool released_dirty;  /* segments with such bytes were let go by a change that is not durable yet: keep the low */
     uint64_t journal_syncing; /* the same, of a sync under way */
+    uint64_t late_low;        /* lowest file whose entries are not written to our segments; 0: none (late.c) */
+    uint64_t late_bytes;      /* of such entries */
     uint64_t keep_low;        /* failed or damaged: the journal files that may hold what the segments lack */
     uint64_t keep_high;
 
@@ -151,11 +156,13 @@ struct lq_rlog {
     bool watermark_dirty;   /* in store->watermarks */
     bool background_queued; /* in store->background_logs */
     bool failure_untold;    /* in store->failures */
+    bool write_wanted;      /* late entries are to be written with the next flush */
     TAILQ_ENTRY(lq_rlog) dirty_link;
     TAILQ_ENTRY(lq_rlog) watermark_link;
     TAILQ_ENTRY(lq_rlog) background_link;
     TAILQ_ENTRY(lq_rlog) failure_link;
     TAILQ_ENTRY(lq_rlog) zombie_link;
+    TAILQ_ENTRY(lq_rlog) late_link;
 };
 
 /* A group the journal has ever known. */
@@ -198,6 +205,8 @@ struct lq_store {
     struct lq_rlog_list background_logs;
     struct lq_rlog_list failures;
     struct lq_rlog_list zombies;
+    struct lq_rlog_list late;    /* logs with late entries, those first that have them longest */
+    uint64_t late_bytes;         /* of all */
     struct lq_flush *flushes[2]; /* one in flight while the other one's news are told */
     bool flushing;
     struct lq_flush *starved; /* of flushes: its job waits for space, and goes on with op_next */
@@ -257,6 +266,8 @@ void lq_rlog_mark_dirty(struct lq_rlog *log);
 /* durable differs from what the journal says. */
 void lq_rlog_mark_watermark(struct lq_rlog *log);
 void lq_rlog_mark_background(struct lq_rlog *log);
+/* Drops from the cache what is over its bound; what cannot go because it is not written is wanted written. */
+void lq_store_shrink_cache(struct lq_store *store);
 /* Whether anything of it waits for a flush. */
 bool lq_rlog_has_pending(const struct lq_rlog *log);
 bool lq_doomed_add(struct lq_doomed_list *list, uint64_t number, bool segment, bool checkpoint);
@@ -296,6 +307,22 @@ bool lq_flush_final(struct lq_store *store);
 void lq_flush_end_wait(struct lq_store *store);
 void lq_store_maybe_closed(struct lq_store *store);
 
+/* ---- late.c ---- */
+
+/* The journal has @bytes more of entries that the segment lacks. */
+void lq_late_join(struct lq_rlog *log, uint64_t bytes);
+/* Late entries were written, cut or trimmed: how many are left. */
+void lq_late_settle(struct lq_rlog *log);
+/* None are left, or they do not count any more. */
+void lq_late_leave(struct lq_rlog *log);
+/* They are to be written with the next flush. */
+void lq_late_want(struct lq_rlog *log);
+void lq_late_want_all(struct lq_store *store);
+/* They are written, and not synced: what kept the journal for them does so until they are. */
+void lq_late_keep_journal(struct lq_rlog *log);
+/* Some are let go by a change that is not durable yet: the same until it is. */
+void lq_late_let_go(struct lq_rlog *log);
+
 /* ---- background.c ---- */
 
 struct lq_background *lq_background_new(struct lq_store *store);
@@ -317,7 +344,8 @@ uint64_t lq_rlog_need(const struct lq_rlog *log);
 
 /* ---- aside.c ---- */
 
-/* What only the journal has durably is in the segments too then: it may forget the log. Blocking. EIO | ENOSPC | ELIMIT.
+/* What only the journal has durably is in the segments too then: it may forget the log. Blocking. EIO | ENOSPC |
+ * ELIMIT.
  */
 lightq_status lq_rlog_sync_files(struct lq_rlog *log, struct lq_err *err) LQ_MUST_CHECK;
 /* Renames a group's directory into removed/, durably; @mark goes into its name. */

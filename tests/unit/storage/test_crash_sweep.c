@@ -146,9 +146,17 @@ static const struct step SHORT[] = {
         .index_stride = 512                                                                                      \
     }
 
+/* The journal has entries for long that no segment has; else the small cache has them written soon. */
+#define OPTIONS_LATE                                                                                              \
+    {                                                                                                             \
+        .dir = "", .cluster = {.bytes = {9}}, .segment_bytes = 2048, .journal_bytes = 4096, .cache_bytes = 65536, \
+        .index_stride = 512                                                                                       \
+    }
+
 static const struct workload WORKLOADS[] = {
     {.name = "few groups", .steps = FEW, .count = sizeof FEW / sizeof FEW[0], .options = OPTIONS_SMALL},
     {.name = "many groups", .steps = MANY, .count = sizeof MANY / sizeof MANY[0], .options = OPTIONS_SMALL},
+    {.name = "many groups, late", .steps = MANY, .count = sizeof MANY / sizeof MANY[0], .options = OPTIONS_LATE},
 };
 static const struct workload WORKLOAD_SHORT = {
     .name = "short", .steps = SHORT, .count = sizeof SHORT / sizeof SHORT[0], .options = OPTIONS_SMALL};
@@ -355,6 +363,8 @@ static uint64_t sweep_random(struct fixture *f, uint64_t seed, const struct cut 
         f->options = options;
         f->options.sync_files_max = seed % 3 == 0 ? 8 : 2;
         f->options.files_max = seed % 4 == 1 ? 8 : 0;
+        f->options.cache_bytes = seed % 2 == 0 ? 65536 : 4096;
+        f->options.late_bytes_max = seed % 5 == 0 ? 300 : 0;
         f->options.scrub_bytes_per_second = seed % 2 == 0 ? 1 << 20 : 0;
         f->options.scrub_interval_ms = 1;
         model_init(&model, f);

@@ -246,6 +246,7 @@ static void test_fault_sweep_of_random_workloads_nothing_durable_is_lost(void **
         }
         f->options = OPTIONS;
         f->options.sync_files_max = seed % 2 == 0 ? 8 : 2;
+        f->options.cache_bytes = seed % 3 == 0 ? 65536 : f->options.cache_bytes;
         model_init(&model, f);
         model.tolerant = true;
         model.random += seed * 0x9e3779b97f4a7c15u;

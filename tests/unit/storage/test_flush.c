@@ -175,6 +175,7 @@ static void test_flush_with_a_failing_segment_ends_that_log_only(void **state)
     struct told told[MANY];
     static const unsigned verbs[] = {LQ_IO_WRITE, LQ_IO_ALLOCATE, LQ_IO_MEM_CREATE};
     f->options.segment_bytes = 1024 * 1024;
+    f->options.late_bytes_max = 1; /* the segments are written at once */
     open_many(f, logs, told);
     for (unsigned v = 0; v < 3; v++) {
         char pattern[16];
