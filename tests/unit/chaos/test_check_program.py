@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,14 @@ class CheckProgram(unittest.TestCase):
 
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("passed: attempted 2, acknowledged 2", done.stdout)
+
+    def test_program_manual_page_names_the_options_of_help(self):
+        page = pathlib.Path(__file__).resolve().parents[3] / "docs" / "man" / "lightq-check.1"
+
+        told = set(re.findall(r"^  (--[a-z-]+)", self.run_on("--help").stdout, re.M))
+
+        explained = re.findall(r"^\.TP\n\.BI? (\S+)", page.read_text(encoding="ascii"), re.M)
+        self.assertEqual(told, {word.replace("\\", "") for word in explained if word.startswith("\\-")})
 
     def test_program_broken_history_exits_1(self):
         done = self.run_on(self.file("h", GOOD + "read 1 r t/0 3 p 7 a1\n"))
