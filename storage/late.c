@@ -105,3 +105,11 @@ void lq_late_let_go(struct lq_rlog *log)
         log->released_dirty = true;
     }
 }
+
+void lq_store_shrink_cache(struct lq_store *store)
+{
+    struct lq_ring *blocking = lq_cache_shrink(&store->cache);
+    if (blocking != NULL) {
+        lq_late_want((struct lq_rlog *)(void *)((char *)blocking - offsetof(struct lq_rlog, ring)));
+    }
+}

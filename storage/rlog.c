@@ -385,14 +385,6 @@ uint64_t lq_rlog_set_vote(struct lq_rlog *log, uint64_t term, uint64_t voted_for
 
 /* ---- append ---- */
 
-void lq_store_shrink_cache(struct lq_store *store)
-{
-    struct lq_ring *blocking = lq_cache_shrink(&store->cache);
-    if (blocking != NULL) {
-        lq_late_want((struct lq_rlog *)(void *)((char *)blocking - offsetof(struct lq_rlog, ring)));
-    }
-}
-
 bool lq_rlog_add_run(struct lq_rlog *log, uint64_t first, uint64_t last, uint64_t term)
 {
     if (log->run_count > 0 && log->runs[log->run_count - 1].term == term) {

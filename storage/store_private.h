@@ -266,8 +266,6 @@ void lq_rlog_mark_dirty(struct lq_rlog *log);
 /* durable differs from what the journal says. */
 void lq_rlog_mark_watermark(struct lq_rlog *log);
 void lq_rlog_mark_background(struct lq_rlog *log);
-/* Drops from the cache what is over its bound; what cannot go because it is not written is wanted written. */
-void lq_store_shrink_cache(struct lq_store *store);
 /* Whether anything of it waits for a flush. */
 bool lq_rlog_has_pending(const struct lq_rlog *log);
 bool lq_doomed_add(struct lq_doomed_list *list, uint64_t number, bool segment, bool checkpoint);
@@ -322,6 +320,8 @@ void lq_late_want_all(struct lq_store *store);
 void lq_late_keep_journal(struct lq_rlog *log);
 /* Some are let go by a change that is not durable yet: the same until it is. */
 void lq_late_let_go(struct lq_rlog *log);
+/* Drops from the cache what is over its bound; what cannot go because it is not written is wanted written. */
+void lq_store_shrink_cache(struct lq_store *store);
 
 /* ---- background.c ---- */
 
