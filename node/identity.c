@@ -99,7 +99,7 @@ lightq_status lq_identity_encode(const struct lq_identity *identity, struct lq_w
 static bool is_sound(const struct lq_identity *identity)
 {
     if (identity->node == 0 || identity->node > LQ_NODES_MAX || identity->shards == 0 ||
-        lq_id_is_zero(&identity->uuid)) {
+        identity->shards > LQ_SHARDS_MAX || lq_id_is_zero(&identity->uuid)) {
         return false;
     }
     bool member = identity->state == LQ_IDENTITY_MEMBER;

@@ -24,6 +24,7 @@
 #include "node/shard.h"
 #include "node/version.h"
 #include "storage/io_uv.h"
+#include "storage/reshard.h"
 
 #define WAITING_LINE_US  (5u * 1000 * 1000)
 #define SIGNAL_EXIT_BASE 128 /* as shells tell of a process ended by a signal */
@@ -147,24 +148,6 @@ static const struct lq_http_events http_events = {.health = on_health, .metrics 
 
 /* ---- the directory */
 
-/* A directory that has held queue data was made for a number of shards, and each has its own part of it. */
-static lightq_status check_shards(const struct lq_process *process, struct lq_identity *identity, struct lq_err *err)
-{
-    uint32_t shards = (uint32_t)process->options->shards;
-    if (identity->shards == shards) {
-        return LIGHTQ_OK;
-    }
-    if (identity->state == LQ_IDENTITY_MEMBER) {
-        return lq_err_set(err, LIGHTQ_ECONFLICT,
-                          "the data directory %s belongs to a node of %u shards, but shards = %u: start it with "
-                          "shards = %u",
-                          process->options->data, (unsigned)identity->shards, (unsigned)shards,
-                          (unsigned)identity->shards);
-    }
-    identity->shards = shards; /* it holds nothing yet */
-    return LIGHTQ_OK;
-}
-
 /* The directory's identity as it is, or a new one in memory. Nothing on disk is changed. */
 static lightq_status read_identity(struct lq_process *process, struct lq_err *err)
 {
@@ -182,7 +165,10 @@ static lightq_status read_identity(struct lq_process *process, struct lq_err *er
         lq_identity_make(node, (uint32_t)options->shards, process->clock, &shard->identity);
         status = LIGHTQ_OK;
     }
-    return status == LIGHTQ_OK ? check_shards(process, &shard->identity, err) : status;
+    if (status == LIGHTQ_OK && shard->identity.state != LQ_IDENTITY_MEMBER) {
+        shard->identity.shards = (uint32_t)options->shards; /* it holds nothing yet */
+    }
+    return status;
 }
 
 static lightq_status look_at_directory(struct lq_process *process, struct lq_err *err)
@@ -272,11 +258,37 @@ static lightq_status note_stores(struct lq_process *process, struct lq_err *err)
     return status;
 }
 
+static lightq_status on_resharded(void *owner, unsigned shards, struct lq_err *err)
+{
+    struct lq_shard *shard = zero(owner);
+    struct lq_identity next = shard->identity;
+    next.shards = shards;
+    next.stored = true;
+    lightq_status status = lq_identity_store(shard->io, &next, err);
+    if (status == LIGHTQ_OK) {
+        shard->identity = next;
+    }
+    return status;
+}
+
+/* The directory was written by another number of shards, or a start before this one ended while it took one over. */
+static lightq_status take_over_shards(struct lq_process *process, struct lq_err *err)
+{
+    struct lq_shard *shard = zero(process);
+    struct lq_reshard_options reshard = {.from = shard->identity.shards, .to = (unsigned)process->options->shards};
+    lq_shard_store_options(shard, &reshard.store);
+    lightq_status status = lq_reshard_run(shard->io, process->clock, &reshard, on_resharded, process, err);
+    return status == LIGHTQ_EDAMAGED ? lq_shard_advise(shard, err) : status;
+}
+
 /* The other shards work on the same directory; its lock is shard 0's. */
 static lightq_status open_stores(struct lq_process *process, struct lq_err *err)
 {
     struct lq_io_uv_options as_is = {.create = false};
-    lightq_status status = lq_shard_open_store(zero(process), err);
+    lightq_status status = take_over_shards(process, err);
+    if (status == LIGHTQ_OK) {
+        status = lq_shard_open_store(zero(process), err);
+    }
     for (unsigned i = 1; i < process->options->shards && status == LIGHTQ_OK; i++) {
         struct lq_shard *shard = &process->shards[i];
         shard->identity = zero(process)->identity;

@@ -128,6 +128,10 @@ void lq_shard_deinit(struct lq_shard *shard);
 
 /* The peer port: the node's, plus the shard's number. Its identity must be there. @nonce is the same for all shards. */
 lightq_status lq_shard_open_peer_port(struct lq_shard *shard, uint64_t nonce, struct lq_err *err) LQ_MUST_CHECK;
+/* What its store is opened with, but for the directory's name: that is the caller's. */
+void lq_shard_store_options(const struct lq_shard *shard, struct lq_store_options *store);
+/* Adds to @err, an EDAMAGED of a store, what is to be done. Returns its status. */
+lightq_status lq_shard_advise(const struct lq_shard *shard, struct lq_err *err);
 /* The node is a member: blocking; before its thread runs. */
 lightq_status lq_shard_open_store(struct lq_shard *shard, struct lq_err *err) LQ_MUST_CHECK;
 /* Its replicas come up. @client and @peer are what the node tells others: of shard 0. */

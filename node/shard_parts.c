@@ -8,9 +8,9 @@
 #include "client/base/log.h"
 #include "node/shard.h"
 #include "storage/io_uv.h"
+#include "storage/reshard.h"
 
 #define MICROS_PER_MILLI 1000
-#define DIRECTORY_BYTES  16 /* "shard-15" */
 
 void lq_shard_fail(struct lq_shard *shard, const struct lq_err *err)
 {
@@ -125,18 +125,14 @@ lightq_status lq_shard_open_peer_port(struct lq_shard *shard, uint64_t nonce, st
 
 /* ---- store and groups */
 
-lightq_status lq_shard_open_store(struct lq_shard *shard, struct lq_err *err)
+void lq_shard_store_options(const struct lq_shard *shard, struct lq_store_options *store)
 {
     const struct lq_options *options = &shard->options;
-    char directory[DIRECTORY_BYTES] = ""; /* shard 0's is the root, as in a node of one shard */
-    if (shard->number > 0) {
-        (void)snprintf(directory, sizeof directory, "shard-%u", shard->number);
-    }
-    struct lq_store_options store = {
+    *store = (struct lq_store_options){
         .must_exist = shard->identity.stored,
-        .dir = directory,
         .cluster = shard->identity.cluster,
         .shard = shard->number,
+        .shards = shard->count,
         .segment_bytes = options->segment_bytes,
         .journal_bytes = options->journal_bytes,
         .cache_bytes = options->cache_bytes,
@@ -144,14 +140,30 @@ lightq_status lq_shard_open_store(struct lq_shard *shard, struct lq_err *err)
         .scrub_bytes_per_second = options->scrub_bytes,
         .scrub_interval_ms = options->scrub_interval_ms,
     };
+}
+
+lightq_status lq_shard_advise(const struct lq_shard *shard, struct lq_err *err)
+{
+    const struct lq_err what = *err;
+    int node = (int)shard->options.node_id;
+    return lq_err_set(err, what.status,
+                      "%s; while a majority of the other nodes is whole, move the data directory away, start "
+                      "this node with an empty one, and run 'lightq node replace %d %d'",
+                      what.text, node, node);
+}
+
+lightq_status lq_shard_open_store(struct lq_shard *shard, struct lq_err *err)
+{
+    char directory[LQ_SHARD_DIR_BYTES];
+    struct lq_store_options store;
+    lq_shard_dir(directory, shard->number);
+    lq_shard_store_options(shard, &store);
+    store.dir = directory;
     lightq_status status = lq_store_open(shard->io, shard->clock, &store, &shard->store, err);
     if (status == LIGHTQ_EDAMAGED) {
         const struct lq_err what = *err;
-        return lq_err_set(err, status,
-                          "%s%s%s; while a majority of the other nodes is whole, move the data directory away, start "
-                          "this node with an empty one, and run 'lightq node replace %d %d'",
-                          directory, shard->number > 0 ? ": " : "", what.text, (int)options->node_id,
-                          (int)options->node_id);
+        (void)lq_err_set(err, status, "%s%s%s", directory, shard->number > 0 ? ": " : "", what.text);
+        return lq_shard_advise(shard, err);
     }
     return status;
 }

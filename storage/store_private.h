@@ -344,6 +344,9 @@ uint64_t lq_rlog_need(const struct lq_rlog *log);
 
 /* ---- aside.c ---- */
 
+/* What only the journal has durably is in the segments too then: it may forget the log. Blocking. EIO | ENOSPC | ELIMIT.
+ */
+lightq_status lq_rlog_sync_files(struct lq_rlog *log, struct lq_err *err) LQ_MUST_CHECK;
 /* What only the journal has durably is in the segments too then: it may forget the log. Blocking. EIO | ENOSPC |
  * ELIMIT.
  */

@@ -173,30 +173,104 @@ class ShardsTest(unittest.TestCase):
             self.assertIn('msg="ending: leaderships are handed over" shard=1', log)
             self.assertNotIn("were not handed over in time", log)
 
-    def test_shards_another_number_at_a_start_is_refused_and_changes_nothing(self):
-        c = self.start(2, nodes=1)
-        c.lightq("topic", "create", "t", "--partitions", 4)
-        c.lightq("produce", "t", "--count", 1000, "--size", 10, "--acked", c.folder / "acked")
-        c.script("stop", 1)
+    def restart_with(self, shards, signal="stop"):
+        """All nodes end, and start with another number."""
+        for node in range(1, self.cluster.nodes + 1):
+            self.cluster.script(signal, node)
+        self.cluster.environment["LIGHTQ_CLUSTER_ARGS"] = f"--set shards={shards}"
+        self.cluster.up()
+
+    def check_directories(self, shards, groups):
+        """Every group is in the directory of its shard, and nowhere else."""
+        for data in sorted(self.cluster.folder.glob("cluster/n*/data")):
+            self.assertFalse((data / "reshard").exists())
+            lie = {}
+            for path in data.rglob("g*-*"):
+                if path.is_dir() and "removed" not in path.parts:
+                    group = int(path.name[1:].split("-")[0])
+                    lie[group] = path.parent.relative_to(data).as_posix()
+            self.assertEqual(len(lie), groups)
+            for group, place in lie.items():
+                self.assertEqual(place, "." if group % shards == 0 else f"shard-{group % shards}")
+            self.assertEqual(len(list(data.glob("shard-*"))), shards - 1)
+
+    def test_shards_another_number_takes_everything_over(self):
+        c = self.start(1)
+        c.lightq("topic", "create", "t", "--partitions", 8)
+        c.lightq("produce", "t", "--count", 30000, "--size", 100, "--acked", c.folder / "acked0")
+
+        for i, (shards, signal_name) in enumerate(((3, "stop"), (2, "kill"), (1, "kill"), (4, "stop"), (1, "stop")), 1):
+            self.restart_with(shards, signal_name)
+            self.check_directories(shards, 9)  # the meta group too
+            c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / f"acked{i}")
+            for k in range(i + 1):
+                c.lightq("verify", "--acked", c.folder / f"acked{k}")
+
+        self.wait_all_led("t", 8)
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check([f"acked{k}" for k in range(6)], ["log"])
+        c.wait_equal("t")
+        for node in (1, 2, 3):
+            log = (c.folder / "cluster" / f"n{node}" / "log").read_text()
+            self.assertEqual(log.count('msg="another number of shards is taken over"'), 5)
+
+    def test_shards_killed_while_another_number_is_taken_over(self):
+        c = self.start(1, nodes=1)
+        c.lightq("topic", "create", "t", "--partitions", 16)
+        c.lightq("produce", "t", "--count", 10000, "--size", 50, "--acked", c.folder / "acked")
+        c.script("kill", 1)
         data = c.folder / "cluster" / "n1" / "data"
-        before = {f: f.read_bytes() for f in sorted(data.rglob("*")) if f.is_file()}
+        words = [BIN / "lightqd", "--data", data, "--listen", f"127.0.0.1:{self.base()}",
+                 "--peer-listen", f"127.0.0.1:{self.base() + 100}"]
 
-        for shards in (1, 3):
-            refused = subprocess.run([BIN / "lightqd", "--data", data, "--set", f"shards={shards}", "--listen",
-                                      f"127.0.0.1:{self.base()}", "--peer-listen", f"127.0.0.1:{self.base() + 100}"],
-                                     capture_output=True, text=True, check=False, timeout=20 * SLOW)
+        for shards in (5, 3, 8, 1, 2) * 3:
+            node = subprocess.Popen([*words, "--set", f"shards={shards}"], stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.PIPE, text=True)
+            self.addCleanup(node.kill)
+            said = ""  # killed wherever it is then; it serves when the start before had come to this number
+            while "is to be taken over" not in said and 'msg="serving"' not in said:
+                said = node.stderr.readline()
+                self.assertIsNone(node.poll(), said)
+            node.kill()
+            node.communicate()
 
-            self.assertEqual(refused.returncode, 1)
-            self.assertIn("a node of 2 shards", refused.stderr)
-            self.assertIn("start it with shards = 2", refused.stderr)
-        self.assertEqual({f: f.read_bytes() for f in sorted(data.rglob("*")) if f.is_file()}, before)
+        self.cluster.environment["LIGHTQ_CLUSTER_ARGS"] = "--set shards=4"
+        c.script("start", 1)
+        self.check_directories(4, 17)
+        c.lightq("verify", "--acked", c.folder / "acked")
+        c.script("stop", 1)
         dumped = subprocess.run([BIN / "lightq-dump", "--verify", data], capture_output=True, text=True, check=False,
                                 timeout=60 * SLOW)
         self.assertEqual(dumped.returncode, 0, dumped.stdout)
         self.assertRegex(dumped.stdout, r"shard-1/g\d+-1")
-        c.script("start", 1)
-        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
-        c.check(["acked"], ["log"])
+
+    def test_shards_another_number_on_one_node_is_named_and_can_be_taken_back(self):
+        c = self.start(1)
+        c.lightq("topic", "create", "t", "--partitions", 4)
+        c.script("stop", 3)
+        base = self.base()
+        seeds = ",".join(f"127.0.0.1:{base + 100 + 10 * i}" for i in range(3))
+        node = subprocess.Popen(
+            [BIN / "lightqd", "--data", c.folder / "cluster" / "n3" / "data", "--node-id", "3", "--set", "shards=2",
+             "--listen", f"127.0.0.1:{base + 20}", "--peer-listen", f"127.0.0.1:{base + 120}", "--seeds", seeds,
+             "--expect", "3"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(node.kill)
+        while "must run with the same number of shards" not in (said := node.stderr.readline()):
+            self.assertIsNone(node.poll(), said)
+
+        refused = c.lightq("--servers", f"127.0.0.1:{base + 20}", "topic", "list", "--timeout", 3000, check=False)
+        c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / "acked")
+
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("must run with the same number of shards", refused.stderr)
+        node.send_signal(signal.SIGTERM)
+        node.communicate(timeout=60 * SLOW)
+        self.assertEqual(node.returncode, 0)
+        c.script("start", 3)
+        self.check_directories(1, 5)
+        self.wait_all_led("t", 4)
+        c.wait_equal("t")
+        c.lightq("verify", "--acked", c.folder / "acked")
 
     def test_shards_node_with_another_number_cannot_join(self):
         c = self.start(2)
