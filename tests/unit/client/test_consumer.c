@@ -369,6 +369,24 @@ static void test_consumer_goes_on_when_leader_is_killed(void **state)
     expect_offsets(r, 55, 145);
 }
 
+/* Case E3, "new only", and the leader goes before anything was delivered: what was sent since the subscription comes.
+ */
+static void test_consumer_from_end_keeps_its_start_when_the_leader_is_killed(void **state)
+{
+    struct reading *r = *state;
+    struct lightq_event event;
+    append_batches(r, 1, 10);
+    subscribe(r, 0, &from_end);
+    next_event(r, &event);
+    assert_int_equal(event.kind, LIGHTQ_EVENT_END);
+
+    fake_cluster_kill(r->f->cluster, 1);
+    append_batches(r, 2, 3);
+    fake_cluster_lead(r->f->cluster, "t", 0, 3);
+
+    expect_offsets(r, 10, 6);
+}
+
 static void test_consumer_follows_moving_leader(void **state)
 {
     struct reading *r = *state;
@@ -625,6 +643,7 @@ int main(void)
         WITH_FIXTURE(test_consumer_unsubscribe_stops_and_lets_subscribe_again),
         WITH_FIXTURE(test_consumer_without_wait_tells_failures_as_events),
         WITH_FIXTURE(test_consumer_goes_on_when_leader_is_killed),
+        WITH_FIXTURE(test_consumer_from_end_keeps_its_start_when_the_leader_is_killed),
         WITH_FIXTURE(test_consumer_follows_moving_leader),
         WITH_FIXTURE(test_consumer_goes_on_when_leader_hangs),
         WITH_FIXTURE(test_consumer_waits_for_leader),

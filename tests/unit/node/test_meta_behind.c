@@ -470,6 +470,51 @@ static void test_sound_meta_replica_is_kept_until_its_successor_votes(void **sta
     cluster_free(cluster);
 }
 
+static uint64_t last_index_on(struct cluster *cluster, unsigned id, uint64_t group)
+{
+    struct lq_group_status status;
+    lq_group_status(lq_host_find(member_of(cluster, id)->node->host, group), &status);
+    return status.last;
+}
+
+static void cut_all(struct cluster *cluster, bool cut)
+{
+    for (unsigned a = 0; a < 3; a++) {
+        for (unsigned b = 0; b < 3; b++) {
+            if (a != b) {
+                sim_cut(cluster->sim, a, b, cut);
+            }
+        }
+    }
+}
+
+/* Case D7, a short loss of the network makes a log of metadata grow without end: nobody writes while nobody hears him,
+ * and little once they hear one another again. */
+static void test_cluster_cut_to_pieces_for_a_minute_writes_little(void **state)
+{
+    (void)state;
+    enum { NODES = 3, LITTLE = 10 };
+    const struct cluster_options options = {.nodes = NODES, .founders = NODES, .seed = 77};
+    struct cluster *cluster = cluster_new(&options);
+    cluster_up(cluster, NODES);
+    assert_int_equal(create_topic(cluster, 1, "t", 1, NODES), LIGHTQ_OK);
+    settle_but(cluster, 0);
+    const uint64_t groups[] = {LQ_META_GROUP, group_on(cluster, 1, "t")};
+    uint64_t before[] = {last_index_on(cluster, 1, groups[0]), last_index_on(cluster, 1, groups[1])};
+
+    cut_all(cluster, true);
+    cluster_run_ms(cluster, 60000);
+    cut_all(cluster, false);
+    settle_but(cluster, 0);
+
+    for (unsigned id = 1; id <= NODES; id++) {
+        for (unsigned i = 0; i < 2; i++) {
+            assert_true(last_index_on(cluster, id, groups[i]) <= before[i] + LITTLE);
+        }
+    }
+    cluster_free(cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +529,7 @@ int main(void)
         cmocka_unit_test(test_node_that_was_replaced_by_another_while_cut_off_ends),
         cmocka_unit_test(test_meta_replica_made_anew_does_not_end_the_node),
         cmocka_unit_test(test_sound_meta_replica_is_kept_until_its_successor_votes),
+        cmocka_unit_test(test_cluster_cut_to_pieces_for_a_minute_writes_little),
     };
     return cmocka_run_group_tests_name("meta behind", tests, NULL, NULL);
 }

@@ -246,6 +246,25 @@ static unsigned send_without_disk(struct fixture *f, unsigned count, size_t size
     return busy;
 }
 
+/* Case B3, a single replica acknowledges before its own write is durable: not here. */
+static void test_produce_sole_replica_acknowledges_only_what_is_durable(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(send_without_disk(f, 3, 100), 0);
+    for (int i = 0; i < 300; i++) {
+        f->solo.clock.now_us += 1000;
+        solo_node_turn_without_disk(&f->solo);
+    }
+    assert_int_equal(outlet_left(&f->solo.outlet), 0);
+
+    solo_node_until_sent(&f->solo, 3);
+
+    for (int i = 0; i < 3; i++) {
+        const Lightq__Wire__ProduceAnswer *answer = outlet_take(&f->solo.outlet, PEER, LQ_MESSAGE_PRODUCE_ANSWER)->body;
+        assert_int_equal(answer->status, LIGHTQ_OK);
+    }
+}
+
 static void test_produce_beyond_requests_of_session_is_told_to_wait(void **state)
 {
     struct fixture *f = *state;
@@ -343,6 +362,7 @@ int main(void)
         TEST(test_produce_topic_limit_is_kept),
         TEST(test_produce_to_what_is_not_there_is_named),
         TEST(test_produce_message_id_is_not_supported_yet),
+        TEST(test_produce_sole_replica_acknowledges_only_what_is_durable),
         TEST(test_produce_beyond_requests_of_session_is_told_to_wait),
         TEST(test_produce_beyond_memory_is_told_to_wait),
         TEST(test_produce_one_batch_is_taken_whatever_the_sessions_bytes),
