@@ -73,7 +73,7 @@ static void test_cli_failure_names_status_and_remedy(void **state)
     expect(f, "--servers 127.0.0.1:1 topic list --timeout 100", 1, "ECONNECT");
 }
 
-/* CASES K7: a wrong password ends the command at once. */
+/* Case K7: a wrong password ends the command at once. */
 static void test_cli_wrong_password_is_told(void **state)
 {
     struct fixture *f = *state;

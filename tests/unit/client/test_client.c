@@ -1,5 +1,5 @@
 /* tests/unit/client/test_client.c - the client object: settings, connecting, being refused, strangers that answer, and
- * the questions of administration (CASES K7, L6). */
+ * the questions of administration (cases K7, L6). */
 #include "tests/unit/client/client_fixture.h"
 
 #include <arpa/inet.h>
@@ -121,7 +121,7 @@ static void test_client_says_what_it_tried_when_nobody_is_there(void **state)
     assert_int_equal(lightq_wait_connected(f->client, WAIT_MS, &error), LIGHTQ_OK);
 }
 
-/* CASES K7: a wrong password is told at once, by everything that waits. */
+/* Case K7: a wrong password is told at once, by everything that waits. */
 static void test_client_wrong_password_is_fatal_for_everything(void **state)
 {
     struct fixture *f = *state;
@@ -419,10 +419,10 @@ static void test_admin_describe_does_not_believe_one_server_that_misses_a_topic(
     struct fixture *f = *state;
     struct lightq_error error;
     struct lightq_topic_info *info;
-    fake_cluster_rule(
-        f->cluster,
-        (struct fake_rule){
-            .type = LQ_MESSAGE_TOPIC_DESCRIBE, .times = 1, .action = FAKE_ANSWER, .status = LIGHTQ_ENOTFOUND});
+    fake_cluster_rule(f->cluster, (struct fake_rule){.type = LQ_MESSAGE_TOPIC_DESCRIBE,
+                                                     .times = 1,
+                                                     .action = FAKE_ANSWER,
+                                                     .status = LIGHTQ_ENOTFOUND});
     fixture_open(f, false);
 
     assert_int_equal(lightq_topic_describe(f->client, "t", WAIT_MS, &info, &error), LIGHTQ_OK);

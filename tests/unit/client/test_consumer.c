@@ -1,5 +1,5 @@
 /* tests/unit/client/test_consumer.c - a consumer as a subscriber: every message once and in order, whatever the servers
- * do; errors instead of silent jumps (CASES E1, H3, J1, J2). */
+ * do; errors instead of silent jumps (cases E1, H3, J1, J2). */
 #include "tests/unit/client/client_fixture.h"
 
 #include <poll.h>
@@ -243,7 +243,7 @@ static void test_consumer_descriptor_wakes_poller(void **state)
     expect_offsets(r, 0, 1);
 }
 
-/* CASES J2: a message larger than the fetch size comes all the same. */
+/* Case J2: a message larger than the fetch size comes all the same. */
 static void test_consumer_credit_is_kept_and_never_too_small(void **state)
 {
     struct reading *r = *state;
@@ -354,7 +354,7 @@ static void test_consumer_without_wait_tells_failures_as_events(void **state)
 
 /* ---- faults */
 
-/* CASES E1: the leader is killed; the consumer goes on without being restarted. */
+/* Case E1: the leader is killed; the consumer goes on without being restarted. */
 static void test_consumer_goes_on_when_leader_is_killed(void **state)
 {
     struct reading *r = *state;
@@ -488,7 +488,7 @@ static void test_consumer_damaged_batch_is_told_and_seek_goes_on(void **state)
     expect_offsets(r, 10, 5);
 }
 
-/* CASES H3: what is trimmed away is an error, never a silent jump. */
+/* Case H3: what is trimmed away is an error, never a silent jump. */
 static void test_consumer_trimmed_offset_is_an_error_until_seek(void **state)
 {
     struct reading *r = *state;
@@ -512,7 +512,7 @@ static void test_consumer_trimmed_offset_is_an_error_until_seek(void **state)
     expect_offsets(r, 15, 5);
 }
 
-/* CASES E5: a leader that does not know yet that it was deposed may end before what others have delivered. */
+/* Case E5: a leader that does not know yet that it was deposed may end before what others have delivered. */
 static void test_consumer_deposed_leader_is_not_believed_about_the_end(void **state)
 {
     struct reading *r = *state;

@@ -102,7 +102,7 @@ static void test_producer_message_over_limit_fails_alone(void **state)
     free(value);
 }
 
-/* CASES J1: an empty message is a message, and null is not empty. */
+/* Case J1: an empty message is a message, and null is not empty. */
 static void test_producer_empty_and_null_values_arrive_as_they_are(void **state)
 {
     struct fixture *f = *state;
@@ -348,7 +348,7 @@ static void test_producer_close_reports_everything_once(void **state)
     assert_int_equal(reports, 500);
 }
 
-/* CASES: a bound on close. Nobody answers, so what was sent is in doubt. */
+/* A bound on close. Nobody answers, so what was sent is in doubt. */
 static void test_producer_close_gives_up_in_time(void **state)
 {
     struct fixture *f = *state;

@@ -1,5 +1,5 @@
 /* tests/unit/client/test_producer_faults.c - a producer whose servers redirect, lose leaders, die, hang, answer
- * garbage: what is acknowledged is stored once and in order, and doubt is called doubt (CASES G1, G5). */
+ * garbage: what is acknowledged is stored once and in order, and doubt is called doubt (cases G1, G5). */
 #include "tests/unit/client/client_fixture.h"
 
 #include <stdlib.h>
@@ -180,7 +180,7 @@ static void test_producer_gives_up_silent_connection(void **state)
     assert_all_stored(f, 2);
 }
 
-/* CASES G1, G5: leadership goes round while messages flow. */
+/* Cases G1, G5: leadership goes round while messages flow. */
 static void test_producer_moving_leader_doubles_and_reorders_nothing(void **state)
 {
     struct fixture *f = *state;

@@ -1,5 +1,5 @@
 /* tests/unit/node/test_front_hostile.c - node/front.c against bare sockets: those that do not speak ZMTP, that stop
- * half way, announce much, send too much, read nothing, or leave at any moment. CASES L1, L3, L5, L6, L7, L10. */
+ * half way, announce much, send too much, read nothing, or leave at any moment. Cases L1, L3, L5, L6, L7, L10. */
 #include "tests/unit/node/front_fixture.h"
 
 #include <fcntl.h>

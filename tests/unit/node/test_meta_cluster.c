@@ -237,6 +237,7 @@ static void test_delete_removes_replicas_also_of_who_was_away(void **state)
     cluster_free(cluster);
 }
 
+/* Case B11: after kills of all nodes a topic is forgotten. */
 static void test_restart_of_all_keeps_everything(void **state)
 {
     (void)state;
@@ -310,6 +311,7 @@ static void test_create_without_majority_times_out_and_says_why(void **state)
     cluster_free(cluster);
 }
 
+/* Cases F1, F2: the same id comes back with an empty disk. */
 static void test_wiped_node_is_refused_until_it_is_replaced(void **state)
 {
     (void)state;
@@ -710,6 +712,7 @@ static bool address_known(struct cluster *cluster, void *data)
     return lq_catalog_node(catalog_on(cluster, 1), 2)->client.port == 5602 + 1000;
 }
 
+/* Case F11: a node that is started under another address. */
 static void test_node_under_other_addresses_is_still_that_node(void **state)
 {
     (void)state;

@@ -384,6 +384,7 @@ static uint64_t first_seed(uint64_t otherwise)
     return from == NULL ? otherwise : otherwise + strtoull(from, NULL, 10) * 1000;
 }
 
+/* Cases B4, G1, G3, G5: state and index part, a retry is stored twice or overtaken, after restarts too. */
 static void test_storm_of_crashes_and_cuts_loses_nothing(void **state)
 {
     (void)state;

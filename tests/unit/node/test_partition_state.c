@@ -96,6 +96,7 @@ static void make_state(struct fixture *f)
     fixture_apply_all(f);
 }
 
+/* Cases B4, G3: what is known of producers and positions is not in the checkpoint. */
 static void test_load_gives_back_what_was_saved(void **state)
 {
     struct fixture *f = *state;

@@ -217,7 +217,7 @@ static void run_storm(uint64_t seed)
     cluster_free(cluster);
 }
 
-/* LQ_STORM_FROM=n runs other seeds, for a search. */
+/* Case F7: all nodes are replaced one by one. LQ_STORM_FROM=n runs other seeds, for a search. */
 static void test_storm_of_replacing_while_others_are_down(void **state)
 {
     const char *from = getenv("LQ_STORM_FROM");

@@ -170,7 +170,7 @@ static void test_frame_slab_is_used_again_when_nobody_keeps_it(void **state)
 
 /* ---- memory ---- */
 
-/* CASES J9, L7: what a length claims is not allocated before it is there. */
+/* Cases J9, L7: what a length claims is not allocated before it is there. */
 static void test_frame_memory_follows_what_arrives_not_what_is_claimed(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* How long a group is without a leader, in virtual time, over many seeds: after its process is gone, after it falls
  * silent, after a transfer; and that a node which was away changes nothing when it comes back. Real hosts on real
- * stores. CASES A2, A12 */
+ * stores. Cases A2, A12 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -230,6 +230,7 @@ static void test_transfer_takes_a_round_trip_or_two(void **state)
     judge("transfer", times, 10, 50);
 }
 
+/* Case E17 and others: a node that was away deposes a leader that is well. */
 static void test_returning_node_changes_no_leader(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Leading: the window, roles, a sole voter, transfer, stalled and failed disks, fast failover, drain, and the life of a
- * group. The test plays the peers and the disk. CASES A2, A11, A12. */
+ * group. The test plays the peers and the disk. Cases A2, A11, A12. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -421,7 +421,7 @@ static void test_slow_disk_that_goes_on_does_not_hand_over(void **state)
     assert_true(lq_group_leads(solo->group));
 }
 
-/* CASES A12 */
+/* Case A12: a leader goes on after its write failed. */
 static void test_failed_disk_hands_over_closes_and_tells(void **state)
 {
     struct solo *solo = *state;

@@ -1,5 +1,5 @@
 /* What a group does with messages before libraft sees them, and what it sends: H1 clip, H2 refuse, H3 split, probing,
- * frames, heartbeats, checkpoints in pieces. The test plays the peers and the disk. CASES A3, A4, A11. */
+ * frames, heartbeats, checkpoints in pieces. The test plays the peers and the disk. Cases A3, A4, A11. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -334,6 +334,7 @@ static void test_h3_second_change_settles_the_first(void **state)
 
 /* ---- what is sent ---- */
 
+/* Case E7: the same index is asked for again and again. */
 static void test_feed_conflict_is_found_with_one_entry_at_a_time(void **state)
 {
     struct solo *solo = *state;
@@ -573,6 +574,7 @@ static void piece_of(struct lq_rpc_piece *piece, const void *configuration, size
                                    .last = offset + bytes == state_size};
 }
 
+/* Case E9: a checkpoint too large for one message never arrives. */
 static void test_install_pieces_are_put_together_in_order(void **state)
 {
     struct solo *solo = *state;
@@ -655,6 +657,7 @@ static void test_install_of_what_is_there_is_only_answered(void **state)
     raft_free(configuration);
 }
 
+/* Case E11: a follower dies while it receives a checkpoint, and its leader waits for ever. */
 static void test_install_that_stops_coming_is_forgotten(void **state)
 {
     struct solo *solo = *state;

@@ -1,5 +1,5 @@
 /* The host's side of the ten rules that keep acknowledged entries safe (docs/architecture.md, "Rules that keep it
- * safe"). The test plays the peers and the disk. CASES A1, A2, A3, A4, A5, A10, A12. */
+ * safe"). The test plays the peers and the disk. Cases A1, A2, A3, A4, A5, A10, A12. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -422,7 +422,7 @@ static void test_rule5_submit_waits_for_the_barrier(void **state)
     assert_int_equal(solo_submit(solo, 1, 10, &index), LIGHTQ_OK);
 }
 
-/* CASES A1: an entry of an older term is committed only together with one of the own. */
+/* Case A1: an entry of an older term is committed only together with one of the own. */
 static void test_rule5_older_term_is_not_committed_by_counting(void **state)
 {
     struct solo *solo = *state;
@@ -647,8 +647,8 @@ static void test_rule9_conflict_with_committed_stops_the_replica(void **state)
     assert_int_equal(lq_rlog_last(solo->group->log), 4);
 }
 
-/* libraft's commit index goes back when a leader speaks of an earlier place (replication.c:812); ours does not. CASES
- * A10 */
+/* libraft's commit index goes back when a leader speaks of an earlier place (replication.c:812); ours does not.
+ * Case A10: applied is ahead of committed. */
 static void test_rule9_commit_index_never_goes_back(void **state)
 {
     struct solo *solo = *state;

@@ -7,7 +7,7 @@
  *     another entry there; an acknowledged entry was durable on a majority at that moment and is applied everywhere in
  *     the end; when faults stop, every group agrees and accepts again within a bounded time.
  *
- * CASES A1 to A8, A10, A13. Usage: test_group_seeds [--seed N [--trace]] [--first N] [--count N] */
+ * Cases A1 to A8, A10, A13. Usage: test_group_seeds [--seed N [--trace]] [--first N] [--count N] */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

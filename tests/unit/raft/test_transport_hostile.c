@@ -43,7 +43,7 @@ static void test_transport_hello_of_another_cluster_is_refused(void **state)
     struct net *net = *state;
     struct node *a = victim(net);
     struct lq_hello hello = raw_hello(2, 1);
-    hello.cluster = id_of(8); /* CASES F9 */
+    hello.cluster = id_of(8); /* case F9: two clusters joined by mistake */
 
     expect_refused(net, a, &hello, LIGHTQ_EIDENTITY,
                    "node 2 belongs to cluster 08080808080808080808080808080808 and node 1 to cluster "
@@ -67,7 +67,7 @@ static void test_transport_hello_with_another_uuid_is_refused(void **state)
     struct node *a = victim(net);
     struct lq_hello hello = raw_hello(2, 1);
     assert_int_equal(lq_transport_set_peer(a->transport, 2, "127.0.0.1", 1, &hello.uuid), LIGHTQ_OK);
-    hello.uuid = id_of(33); /* CASES F1: same id, emptied directory */
+    hello.uuid = id_of(33); /* case F1: same id, emptied directory */
 
     expect_refused(net, a, &hello, LIGHTQ_EIDENTITY, "run 'lightq node replace 2 2'");
 
@@ -279,7 +279,7 @@ static void test_transport_bytes_that_are_no_hello_close_the_connection(void **s
         memcpy(bytes, greetings[i], 24);
         expect_malformed(net, a, raw_connect(net, port), bytes, sizeof bytes);
     }
-    for (int round = 0; round < 50; round++) { /* CASES L3 */
+    for (int round = 0; round < 50; round++) { /* case L3: random bytes from a stranger */
         uint8_t bytes[256];
         lq_clock_system()->random(lq_clock_system(), bytes, sizeof bytes);
         expect_malformed(net, a, raw_connect(net, port), bytes, sizeof bytes);
@@ -292,7 +292,8 @@ static void test_transport_lengths_beyond_the_limit_close_the_connection(void **
 {
     struct net *net = *state;
     struct node *a = victim(net);
-    const uint32_t lengths[] = {LQ_PEER_FRAME_BYTES_MAX + 1, 1u << 31, UINT32_MAX}; /* CASES L7 */
+    const uint32_t lengths[] = {LQ_PEER_FRAME_BYTES_MAX + 1, 1u << 31,
+                                UINT32_MAX}; /* case L7: a length that is trusted */
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         uint8_t header[LQ_FRAME_HEADER_BYTES] = {0};
         lq_put_u32(header, lengths[i]);
@@ -318,7 +319,7 @@ static void test_transport_frames_out_of_place_close_the_connection(void **state
 
     struct lq_frame frame = {.type = LQ_FRAME_VOTE, .head = head, .head_size = 8};
     memset(head, 0, sizeof head);
-    lq_frame_put(bytes, &frame); /* CASES L2: a vote before any hello */
+    lq_frame_put(bytes, &frame); /* case L2: a vote before any hello */
     expect_malformed(net, a, raw_connect(net, lq_transport_port(a->transport)), bytes, LQ_FRAME_HEADER_BYTES + 8);
 
     struct lq_hello hello = raw_hello(2, 1);

@@ -73,6 +73,11 @@ static lightq_status note(void *owner, unsigned shards, struct lq_err *err)
     return lq_reshard_write_file(lq_io_mem_io(world->f->mem), "", NUMBER_NAME ".tmp", NUMBER_NAME, &byte, 1, err);
 }
 
+void world_note(struct world *world, unsigned shards)
+{
+    assert_int_equal(note(world, shards, &world->f->err), LIGHTQ_OK);
+}
+
 unsigned world_number(struct world *world)
 {
     uint8_t *bytes = NULL;
@@ -92,6 +97,13 @@ static void use_shard(struct world *world, unsigned i, unsigned shards)
     world->f->options.shards = shards;
 }
 
+void world_make(struct world *world, unsigned i, unsigned shards)
+{
+    use_shard(world, i, shards);
+    world->f->options.must_exist = false;
+    fixture_open(world->f);
+}
+
 void world_build(struct world *world)
 {
     struct fixture *f = world->f;
@@ -101,16 +113,13 @@ void world_build(struct world *world)
         for (size_t k = 0; k < sizeof steps / sizeof steps[0]; k++) {
             steps[k].group = steps[k].group * world->shards + i;
         }
-        use_shard(world, i, world->shards);
-        f->options.must_exist = false;
-        fixture_open(f);
+        world_make(world, i, world->shards);
         model_run(&world->models[i], steps, sizeof steps / sizeof steps[0]);
         lq_store_abandon(f->store);
         f->store = NULL;
         lq_io_mem_kill(f->mem);
     }
-    struct lq_err err;
-    assert_int_equal(note(world, world->shards, &err), LIGHTQ_OK);
+    world_note(world, world->shards);
 }
 
 lightq_status world_reshard(struct world *world, unsigned to)

@@ -281,6 +281,7 @@ static uint64_t sweep(struct fixture *f, const struct workload *workload, const 
     return points;
 }
 
+/* Cases A5, A7, B2, B4: a crash in the middle of a cut, of a segment's end, of anything. */
 static void test_crash_sweep_after_every_change_nothing_durable_is_lost(void **state)
 {
     struct fixture *f = *state;

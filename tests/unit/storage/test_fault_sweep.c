@@ -124,6 +124,7 @@ static void sweep_and_say(struct fixture *f, const char *name, lightq_status sta
     print_message("[          ] %s: %" PRIu64 " points\n", name, points);
 }
 
+/* Cases A12, D10: a sync fails once, is tried again, and the data is gone. */
 static void test_fault_sweep_one_operation_fails_nothing_durable_is_lost(void **state)
 {
     sweep_and_say(*state, "EIO once", LIGHTQ_EIO, 1, true, 150);
@@ -198,6 +199,7 @@ static void test_fault_sweep_without_descriptors_nothing_stops(void **state)
     }
 }
 
+/* Cases A6, D1, D3: after a full disk the node cannot go on, or cannot start. */
 static void test_fault_sweep_disk_full_nothing_durable_is_lost(void **state)
 {
     struct fixture *f = *state;

@@ -389,6 +389,7 @@ static void test_recover_missing_segment_is_damage(void **state)
     }
 }
 
+/* Case C5: a node without its index files does not start. */
 static void test_recover_missing_indexes_are_made_again(void **state)
 {
     struct fixture *f = *state;
@@ -566,6 +567,7 @@ static void test_recover_damaged_log_is_set_aside_when_destroyed(void **state)
     assert_true(lq_store_knows(f->store, 1, NULL));
 }
 
+/* Case D5: a full disk leaves thousands of temporary files. */
 static void test_recover_temporary_files_are_removed(void **state)
 {
     struct fixture *f = *state;
@@ -608,6 +610,7 @@ static void test_recover_wrong_byte_in_the_last_flush_is_damage(void **state)
     assert_int_equal(lq_rlog_health(lq_store_find(f->store, 1)), LQ_RLOG_DAMAGED);
 }
 
+/* Cases A7, B9: a torn end makes the node unusable, or half a record is taken for one. */
 static void test_recover_unwritten_sector_in_the_last_flush_is_a_torn_tail(void **state)
 {
     struct fixture *f = *state;

@@ -110,6 +110,7 @@ static void test_rlog_entries_of_one_slab_are_kept_by_reference(void **state)
     check_log(f, log);
 }
 
+/* Case A8: a payload whose length is no multiple of 8 is too much for the next start. */
 static void test_rlog_any_payload_size_survives_a_restart(void **state)
 {
     static const uint32_t MORE[] = {157, 4023, 4024, 4025, 4095, 4096, 4097, 70000};
@@ -130,7 +131,8 @@ static void test_rlog_any_payload_size_survives_a_restart(void **state)
     check_log(f, log);
 }
 
-/* Entries that end one byte group before, at and behind a segment's limit. */
+/* Cases B7, J5: what ends exactly at the limit of a file is lost, repeated, or cut in its middle. Entries that end one
+ * byte group before, at and behind a segment's limit. */
 static void test_rlog_entry_at_the_segment_border_is_there_once(void **state)
 {
     struct fixture *f = *state;
