@@ -2,7 +2,7 @@
 cluster may be hit again. `r` is a Run: r.c the Cluster, r.load the Load, r.topic, r.dice. r.note(kind, nodes, majority)
 says that a fault begins, which is written down when it has its effect: before a signal, after what takes time to make;
 r.healed() that it is over. Nodes are those that it hits. The numbers name rows of the catalogue of known failures that
-docs/reliability.md walks through."""
+docs/reliability-cases.md walks through."""
 
 import shutil
 import signal

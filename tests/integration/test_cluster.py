@@ -1,5 +1,5 @@
 """Three real nodes: produce and consume through killed, paused, stopped and wiped nodes. The numbers in the tests'
-comments name rows of the catalogue of known failures that docs/reliability.md walks through."""
+comments name rows of the catalogue of known failures that docs/reliability-cases.md walks through."""
 
 import json
 import unittest
