@@ -11,6 +11,7 @@
 #include "client/base/limits.h"
 #include "storage/dump_private.h"
 #include "storage/format.h"
+#include "storage/reshard_plan.h"
 
 #define NODE_NAME        "node"
 #define NODE_BYTES_MAX   (64u * 1024)
@@ -430,6 +431,40 @@ static void print_verdict(struct lq_dump *dump)
             verdict->damaged);
 }
 
+/* The file "reshard": half-way between two numbers of shards journals and directories do not fit one another. */
+static void dump_reshard(struct lq_dump *dump)
+{
+    struct lq_dump_file file;
+    struct lq_reshard_plan plan;
+    struct lq_err err;
+    lq_dump_begin(dump, &file, LQ_RESHARD_NAME);
+    lightq_status status = lq_reshard_plan_load(dump->io, dump->has_cluster ? &dump->cluster : NULL, &plan, &err);
+    if (status == LIGHTQ_OK) {
+        lq_dump_find(
+            &file, LQ_DUMP_STALE, LQ_DUMP_NOWHERE,
+            "the node goes from %u to %u shards, and ended on the way: the next start goes on with it; nothing "
+            "else is judged before that",
+            plan.from, plan.to);
+        lq_reshard_plan_deinit(&plan);
+    } else if (status == LIGHTQ_EDAMAGED || status == LIGHTQ_EVERSION || status == LIGHTQ_EIDENTITY) {
+        lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE, "%s", err.text);
+    } else {
+        lq_dump_fail(dump, &file, status, &err);
+    }
+    lq_dump_end(dump, &file, "%s", "");
+}
+
+static void dump_stores(struct lq_dump *dump, const struct lq_names *names)
+{
+    dump_store(dump, names);
+    for (size_t i = 0; i < names->count; i++) {
+        if (is_shard(&names->at[i])) {
+            dump_shard(dump, names->at[i].name);
+        }
+    }
+    find_missing_shards(dump, names);
+}
+
 lightq_status lq_dump(struct lq_io *io, bool verify, FILE *out, struct lq_dump_verdict *verdict, struct lq_err *err)
 {
     *verdict = (struct lq_dump_verdict){0};
@@ -447,13 +482,11 @@ lightq_status lq_dump(struct lq_io *io, bool verify, FILE *out, struct lq_dump_v
     if (has_name(&names, NODE_NAME)) {
         dump_node(&dump);
     }
-    dump_store(&dump, &names);
-    for (size_t i = 0; i < names.count; i++) {
-        if (is_shard(&names.at[i])) {
-            dump_shard(&dump, names.at[i].name);
-        }
+    if (has_name(&names, LQ_RESHARD_NAME)) {
+        dump_reshard(&dump);
+    } else {
+        dump_stores(&dump, &names);
     }
-    find_missing_shards(&dump, &names);
     print_verdict(&dump);
     lq_names_deinit(&names);
     return dump.status;

@@ -2,6 +2,7 @@
  * checkpoints, and judges whether the log holds what the journal says it must (docs/format/segment.md). Called by
  * storage/dump.c; blocking, one thread. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -457,6 +458,20 @@ static bool has_segment(const struct log_reading *log, uint64_t number)
     return false;
 }
 
+/* What the node found when the journal that showed it was still there. */
+static void read_damaged(struct log_reading *log, const char *path)
+{
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    char text[LQ_ERR_TEXT_BYTES];
+    struct lq_err err;
+    lightq_status status = lq_disk_read_file(log->dump->io, path, sizeof text - 1, &bytes, &size, &err);
+    (void)snprintf(text, sizeof text, "the node found the log damaged: %.*s", (int)(status == LIGHTQ_OK ? size : 0),
+                   status == LIGHTQ_OK ? (const char *)bytes : "");
+    free(bytes);
+    say(log, path, LQ_DUMP_DAMAGED, status == LIGHTQ_OK ? text : err.text);
+}
+
 static void read_others(struct log_reading *log, const struct lq_names *names)
 {
     for (size_t i = 0; i < names->count; i++) {
@@ -470,6 +485,8 @@ static void read_others(struct log_reading *log, const struct lq_names *names)
             if (!has_segment(log, number)) {
                 say(log, path, LQ_DUMP_STALE, "an index without its segment");
             }
+        } else if (!name->is_dir && strcmp(name->name, LQ_DAMAGED_NAME) == 0) {
+            read_damaged(log, path);
         } else if (lq_name_ends(name->name, ".tmp")) {
             say(log, path, LQ_DUMP_STALE, "a write that was not finished");
         } else if (name->is_dir || !lq_name_numbered(name->name, ".log", &number)) {

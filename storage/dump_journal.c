@@ -674,6 +674,12 @@ static bool read_header(struct reading *reading, uint64_t number)
         reading->dump->has_bad_journal = true;
         return false;
     }
+    if (reading->header.shards != 0 && reading->dump->shards != 0 && reading->header.shards != reading->dump->shards) {
+        lq_dump_find(&reading->file, LQ_DUMP_DAMAGED, 52, "written for %u shards, the node's identity says %u",
+                     reading->header.shards, reading->dump->shards);
+        reading->dump->has_bad_journal = true;
+        return false;
+    }
     return lq_dump_check_cluster(reading->dump, &reading->file, &reading->header.cluster);
 }
 

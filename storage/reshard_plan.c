@@ -219,10 +219,10 @@ lightq_status lq_reshard_plan_load(struct lq_io *io, const struct lq_id *cluster
     if (status != LIGHTQ_OK) {
         return status;
     }
-    lq_reshard_plan_init(plan, cluster, 0, 0);
+    lq_reshard_plan_init(plan, &(struct lq_id){.bytes = {0}}, 0, 0);
     status = decode(bytes, size, plan, err);
     free(bytes);
-    if (status == LIGHTQ_OK && !lq_id_equal(&plan->cluster, cluster)) {
+    if (status == LIGHTQ_OK && cluster != NULL && !lq_id_equal(&plan->cluster, cluster)) {
         status = lq_err_set(err, LIGHTQ_EIDENTITY, "the file \"" LQ_RESHARD_NAME "\" is of another cluster");
     }
     if (status != LIGHTQ_OK) {

@@ -50,7 +50,7 @@ bool lq_reshard_plan_add_damaged(struct lq_reshard_plan *plan, const struct lq_r
 lightq_status lq_reshard_plan_store(struct lq_io *io, const struct lq_reshard_plan *plan,
                                     struct lq_err *err) LQ_MUST_CHECK;
 /* OK: @plan (initialised inside) is to be freed by deinit | ENOTFOUND: no change is under way | EDAMAGED | EVERSION |
- * EIDENTITY: of another cluster | ENOMEM | EIO. */
+ * EIDENTITY: of another cluster than @cluster, unless that is NULL | ENOMEM | EIO. */
 lightq_status lq_reshard_plan_load(struct lq_io *io, const struct lq_id *cluster, struct lq_reshard_plan *plan,
                                    struct lq_err *err) LQ_MUST_CHECK;
 

@@ -344,12 +344,7 @@ uint64_t lq_rlog_need(const struct lq_rlog *log);
 
 /* ---- aside.c ---- */
 
-/* What only the journal has durably is in the segments too then: it may forget the log. Blocking. EIO | ENOSPC | ELIMIT.
- */
-lightq_status lq_rlog_sync_files(struct lq_rlog *log, struct lq_err *err) LQ_MUST_CHECK;
-/* What only the journal has durably is in the segments too then: it may forget the log. Blocking. EIO | ENOSPC |
- * ELIMIT.
- */
+/* What only the journal has durably is in the segments too then: it may forget the log. Blocking. */
 lightq_status lq_rlog_sync_files(struct lq_rlog *log, struct lq_err *err) LQ_MUST_CHECK;
 /* Renames a group's directory into removed/, durably; @mark goes into its name. */
 lightq_status lq_store_set_aside(struct lq_store *store, const char *dir, const char *mark,

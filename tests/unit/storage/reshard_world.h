@@ -26,10 +26,12 @@ void world_deinit(struct world *world);
 void world_build(struct world *world);
 /* What is noted on the disk. */
 unsigned world_number(struct world *world);
+void world_note(struct world *world, unsigned shards);
 /* As a start does: from the noted number to @to. */
 lightq_status world_reshard(struct world *world, unsigned to);
-/* The store of shard @i of @shards, opened with must_exist. */
+/* The store of shard @i of @shards, opened with must_exist; or for the first time. */
 void world_open(struct world *world, unsigned i, unsigned shards);
+void world_make(struct world *world, unsigned i, unsigned shards);
 /* All stores of the noted number hold what the models allow; then every log takes more, and has it after a power cut.
  */
 void world_check(struct world *world);
