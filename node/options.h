@@ -42,7 +42,7 @@
       "The least urgent lines that are written to standard error.")                                                    \
     X(U64, shards, "shards", 1, LQ_SHARDS_MAX, "1", "threads", false,                                                  \
       "Event loops, each with its share of the partitions; shard i has client and peer port plus i. The same on all "  \
-      "nodes, and never changed.")                                                                                     \
+      "nodes: to change it, stop all of them, and start all with the new number, which takes over what is there.")     \
     X(U64, io_threads, "io.threads", 1, 256, "8", "threads", false, "Threads that write, read and sync files.")        \
     X(SIZE, max_message_bytes, "max.message.bytes", 1, LQ_MESSAGE_BYTES_MAX, "1m", "bytes", false,                     \
       "The largest message taken from a producer.")                                                                    \

@@ -5,7 +5,7 @@
  * old number would not change too the plan    is written: from here on there is no way back, and every start goes on
  * with it first finishing   directories are moved, old journals dropped, new ones begun; each of it can be done again
  *
- * then the number is noted, and the plan removed. Why: docs/adr/0013. */
+ * then the number is noted, and the plan removed. Why: docs/adr/0014. */
 #include "storage/reshard.h"
 
 #include <assert.h>
@@ -130,6 +130,7 @@ static lightq_status gather_records(struct lq_reshard_plan *plan, struct lq_stor
         struct lq_reader reader =
             lq_reader_of(writer.bytes + LQ_FRAME_HEADER_BYTES, writer.size - LQ_FRAME_HEADER_BYTES);
         while (lq_record_read(&reader, &record) && record.type != LQ_RECORD_END) {
+            assert(record.type == LQ_RECORD_GROUP || record.type == LQ_RECORD_KNOWN);
             if (record.type == LQ_RECORD_GROUP && record.group % plan->from != shard) {
                 status = LIGHTQ_EDAMAGED;
             }

@@ -1,6 +1,6 @@
 /* storage/reshard.h - another number of shards for a data directory: every log goes to the store of the shard that it
  * belongs to from now on, with all that the journals know. Called by node/server.c before any store is opened;
- * blocking. What is done in which order, and why no crash can harm it: docs/adr/0013. */
+ * blocking. What is done in which order, and why no crash can harm it: docs/adr/0014. */
 #ifndef LQ_STORAGE_RESHARD_H
 #define LQ_STORAGE_RESHARD_H
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import unittest
 import urllib.request
 
@@ -244,19 +245,51 @@ class ShardsTest(unittest.TestCase):
         self.assertEqual(dumped.returncode, 0, dumped.stdout)
         self.assertRegex(dumped.stdout, r"shard-1/g\d+-1")
 
+    def start_alone(self, number, shards):
+        """A node with another number than the rest, until it knows."""
+        base = self.base()
+        seeds = ",".join(f"127.0.0.1:{base + 100 + 10 * i}" for i in range(3))
+        at = 10 * (number - 1)
+        node = subprocess.Popen(
+            [BIN / "lightqd", "--data", self.cluster.folder / "cluster" / f"n{number}" / "data", "--node-id", str(number),
+             "--set", f"shards={shards}", "--listen", f"127.0.0.1:{base + at}", "--peer-listen",
+             f"127.0.0.1:{base + 100 + at}", "--seeds", seeds, "--expect", "3"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(node.kill)
+        while "must run with the same number of shards" not in (said := node.stderr.readline()):
+            self.assertIsNone(node.poll(), said)
+        return node
+
+    def test_shards_another_number_on_one_node_after_the_other_loses_nothing(self):
+        c = self.start(1)
+        c.lightq("topic", "create", "t", "--partitions", 6)
+        c.lightq("produce", "t", "--count", 10000, "--size", 100, "--acked", c.folder / "acked0")
+        c.script("stop", 1)
+        alone = self.start_alone(1, 2)
+        threading.Thread(target=alone.stderr.read, daemon=True).start()  # it has more to say
+        c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / "acked1")
+
+        c.environment["LIGHTQ_CLUSTER_ARGS"] = "--set shards=2"
+        for node in (2, 3):
+            c.script("stop", node)
+            c.script("start", node)
+            c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / f"acked{node}")
+
+        for k in range(4):
+            c.lightq("verify", "--acked", c.folder / f"acked{k}")
+        alone.send_signal(signal.SIGTERM)
+        self.assertEqual(alone.wait(timeout=60 * SLOW), 0)
+        c.script("start", 1)
+        self.wait_all_led("t", 6)
+        c.wait_equal("t")
+        self.check_directories(2, 7)
+
     def test_shards_another_number_on_one_node_is_named_and_can_be_taken_back(self):
         c = self.start(1)
         c.lightq("topic", "create", "t", "--partitions", 4)
         c.script("stop", 3)
         base = self.base()
-        seeds = ",".join(f"127.0.0.1:{base + 100 + 10 * i}" for i in range(3))
-        node = subprocess.Popen(
-            [BIN / "lightqd", "--data", c.folder / "cluster" / "n3" / "data", "--node-id", "3", "--set", "shards=2",
-             "--listen", f"127.0.0.1:{base + 20}", "--peer-listen", f"127.0.0.1:{base + 120}", "--seeds", seeds,
-             "--expect", "3"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(node.kill)
-        while "must run with the same number of shards" not in (said := node.stderr.readline()):
-            self.assertIsNone(node.poll(), said)
+        node = self.start_alone(3, 2)
 
         refused = c.lightq("--servers", f"127.0.0.1:{base + 20}", "topic", "list", "--timeout", 3000, check=False)
         c.lightq("produce", "t", "--count", 5000, "--size", 100, "--acked", c.folder / "acked")
