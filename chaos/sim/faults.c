@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "chaos/sim/world.h"
+#include "storage/store_private.h"
 
 enum {
     BASE_DELAY_MAX_US = 400,
@@ -37,11 +38,12 @@ static struct sim_node *node_at(struct world *world, unsigned node)
     return sim_node_at(world->sim, node);
 }
 
-/* Somebody works with an older copy of its data: whoever saw it newer must stay up to refuse it. */
+/* Somebody works with an older copy of its data: whoever saw it newer must stay up to refuse it, and so must the copy,
+ * which every start makes look newer (docs/adr/0010). */
 static bool must_stay_up(const struct world *world, unsigned node)
 {
     for (unsigned i = 0; i < WORLD_NODES; i++) {
-        if (i != node && (world->machines[i].restored || world->machines[i].copied)) {
+        if (world->machines[i].restored || (i != node && world->machines[i].copied)) {
             return true;
         }
     }
@@ -187,7 +189,6 @@ struct files {
     char path[FILES_MAX][PATH_BYTES];
     unsigned count;
     bool directories; /* wanted, instead of files */
-    bool not_journal; /* where it ends nothing tells that there was more */
 };
 
 static void on_name(void *data, const char *name, bool is_dir)
@@ -196,8 +197,7 @@ static void on_name(void *data, const char *name, bool is_dir)
     char path[PATH_BYTES];
     struct lq_err err;
     snprintf(path, sizeof path, "%s%s%s", files->dir, files->dir[0] == '\0' ? "" : "/", name);
-    bool wanted = !files->not_journal || strncmp(path, "journal/", strlen("journal/")) != 0;
-    if (is_dir == files->directories && wanted && files->count < FILES_MAX) {
+    if (is_dir == files->directories && files->count < FILES_MAX) {
         memcpy(files->path[files->count++], path, sizeof path);
     }
     if (is_dir) {
@@ -223,7 +223,6 @@ static bool choose_file(struct world *world, const struct fault *fault, bool dir
         files->io = lq_io_mem_io(node_at(world, fault->a)->disk);
         files->dir = "";
         files->directories = directory;
-        files->not_journal = fault->kind == FAULT_SHORT_FILE;
         (void)files->io->ops->list(files->io, "", on_name, files, &err);
         qsort(files->path, files->count, sizeof files->path[0], by_name);
         found = files->count != 0;
@@ -275,15 +274,30 @@ static bool damage(struct world *world, const struct fault *fault)
     return true;
 }
 
+/* Whether everything that its logs have is durable, and its journal says so. */
+static bool all_noted(struct world *world, unsigned node)
+{
+    struct lq_store *store = node_at(world, node)->store;
+    for (unsigned i = 0; i <= WORLD_PARTITIONS; i++) {
+        const struct lq_rlog *log =
+            store == NULL ? NULL : lq_store_find(store, i == WORLD_PARTITIONS ? LQ_META_GROUP : world->groups[i]);
+        if (log != NULL &&
+            (lq_rlog_durable(log) < lq_rlog_last(log) || log->journaled.watermark < lq_rlog_durable(log))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void damage_later(struct sim *sim, void *data)
 {
     const struct at_work *work = data;
     struct world *world = world_of(sim);
     isolate(world, work->fault.a, false);
     cut_all_clients(world, work->fault.a, false);
-    /* Other faults may have ended the quiet before its time. */
+    /* Other faults may have ended the quiet before its time, or kept its disk or its process from using it. */
     uint64_t quiet_us = world_now(world) - world->machines[work->fault.a].wrote_us;
-    if (!world->faults_over && quiet_us >= QUIET_LEAST_US) {
+    if (!world->faults_over && quiet_us >= QUIET_LEAST_US && all_noted(world, work->fault.a)) {
         (void)damage(world, &work->fault);
     }
 }
@@ -334,6 +348,8 @@ static void bring_back(struct sim *sim, void *data)
     harm(world, node, work->fault.lasts_us);
     machine->restored = true;
     machine_kill(machine);
+    lq_io_mem_set_stalled(machine->node->disk, false); /* a start that fails makes it look newer, too */
+    lq_io_mem_set_capacity(machine->node->disk, LQ_IO_MEM_DISK_BYTES_DEFAULT);
     if (lq_io_mem_restore(machine->node->disk, work->image) != LIGHTQ_OK) {
         sim_fail(sim, "out of memory");
     }
@@ -565,7 +581,7 @@ static void run_fault(struct sim *sim, void *data)
         fault->a = (unsigned)leader;
         fault->b = fault->b == fault->a ? (fault->a + 1) % WORLD_NODES : fault->b;
     }
-    bool done = begin(world, work);
+    bool done = !world->machines[fault->a].restored && begin(world, work);
     world_say(world, "fault %s on node %u%s", fault_name(fault->kind), fault->a + 1, done ? "" : ": left out");
     if (done) {
         world->result.faults++;
