@@ -156,8 +156,8 @@ static bool ranges_are_sound(struct lq_reader *reader, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         uint64_t distance = lq_read_varint(reader);
         uint64_t length = lq_read_varint(reader);
-        if (reader->failed || (i > 0 && distance == 0) || length == 0 || length > LQ_SETTLE_RANGE_MAX ||
-            distance > UINT64_MAX - length || at > UINT64_MAX - distance - length) {
+        if (reader->failed || length == 0 || length > LQ_SETTLE_RANGE_MAX || distance > UINT64_MAX - length ||
+            at > UINT64_MAX - distance - length) {
             return false;
         }
         at += distance + length;

@@ -9,12 +9,12 @@
  *   COMMIT        4 reserved u32, 0 | 8 group u64 | 16 generation u64 | 24 offset u64: of the next message to read
  *   SETTLE        4 reserved u32, 0 | 8 group u64 | 16 generation u64 | 24 ranges u32 | 28 failures u32 |
  *                 ranges times: offset varint (of the first the offset, then the distance to the end of the range
- *                 before, at least 1), count varint (1 to LQ_SETTLE_RANGE_MAX): settled |
- *                 failures times: offset varint (of the first the offset, then the distance to the one before, at least
- *                 1), reason u8, delivery varint (which delivery failed, from 1), delay varint (0: as the group's
- * backoff says, else one more than the milliseconds) DONE          4 reserved u32, 0 | 8 group u64 | 16 number u64:
- * dead letters below it are stored in their topic GROUP_DLQ     4 epoch u32       | 8 group u64 | 16 topic, 16 bytes:
- * dead letters go there, as this epoch
+ *                 before), count varint (1 to LQ_SETTLE_RANGE_MAX): settled |
+ *                 failures times: offset varint (of the first the offset, then the distance to the one before, at
+ *                 least 1), reason u8, delivery varint (which delivery failed, from 1), delay varint (0: as the
+ *                 group's backoff says, else one more than the milliseconds)
+ *   DONE          4 reserved u32, 0 | 8 group u64 | 16 number u64: dead letters below it are in their topic
+ *   GROUP_DLQ     4 epoch u32       | 8 group u64 | 16 topic, 16 bytes: dead letters go there, as this epoch
  *
  *   start:    kind u8 | 7 reserved bytes, 0 | offset u64 | time_ms u64
  *   options:  mode u8 | flags u8 (1 exclusive, 2 key ordered, 4 paused) | backoff count u16 | ack_wait_ms u32 |
