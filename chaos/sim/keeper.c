@@ -8,6 +8,7 @@
 enum {
     LOOK_US = 250000,
     REPLACE_MS = 5000,
+    JOIN_US = 3000000, /* a replaced node's new directory gets in within this */
 };
 
 enum care { CARE_NONE, CARE_EMPTY, CARE_REPLACE, CARE_ASKED, CARE_WAIT };
@@ -20,6 +21,7 @@ struct care_of {
     bool expelled; /* while it was asked for */
     struct lq_meta_request request;
     uint64_t start_us; /* when it is to be started; 0: not planned */
+    uint64_t ask_us;   /* not before: it may get in as it is */
 };
 
 struct keeper {
@@ -115,6 +117,9 @@ static void on_replaced(struct lq_meta_request *request, lightq_status status)
     world_say(world, "replacing node %u: %s %s", care->node + 1, lightq_status_name(status), request->err.text);
     if (care->care == CARE_ASKED) {
         care->care = care->expelled ? CARE_EMPTY : status == LIGHTQ_OK ? CARE_WAIT : CARE_REPLACE;
+        if (care->expelled && status == LIGHTQ_OK) { /* it had got in just before: asking again would do that again */
+            care->ask_us = world_now(world) + JOIN_US;
+        }
         care->expelled = false;
         world->result.replaced += status == LIGHTQ_OK;
     }
@@ -125,6 +130,9 @@ static void ask_for_replacement(struct care_of *care)
     struct world *world = care->keeper->world;
     if (machine_of(care)->serving) { /* an earlier request was done after all */
         care->care = CARE_WAIT;
+        return;
+    }
+    if (world_now(world) < care->ask_us) {
         return;
     }
     for (unsigned i = 1; i < WORLD_NODES; i++) {
