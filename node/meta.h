@@ -40,8 +40,8 @@ struct lq_meta_events {
      * borrowed. A GONE or AWAITED node must not be connected to. A zero uuid: not known yet. What the transport needs.
      */
     void (*peer)(void *owner, const struct lq_catalog_node *node);
-    /* Everything that was promised at start is there: the catalog names this node and is as new as the controller's, and
-     * the meta group has a leader. Once. */
+    /* Everything that was promised at start is there: the catalog names this node and is as new as the controller's,
+     * and the meta group has a leader. Once. */
     void (*ready)(void *owner);
     /* The catalog changed (topics or nodes). May be NULL. */
     void (*catalog_changed)(void *owner);
