@@ -20,6 +20,8 @@ struct shard {
     uint64_t sequence; /* of the last sound frame; 0: none yet */
     uint64_t newest;   /* number of the last file that counts */
     bool is_closed;    /* it says that there is a newer one */
+    uint64_t size;     /* its bytes */
+    uint64_t length;   /* and how many it has had, by what it says */
 };
 
 struct frame {
@@ -190,9 +192,13 @@ static void take_change(struct lq_dump_group *group, const struct lq_record *rec
 }
 
 /* @views: of an ENTRIES record, the @count of its entries that are sound. False: out of memory. */
-static bool take_record(struct lq_dump *dump, const struct shard *shard, const struct lq_record *record,
+static bool take_record(struct lq_dump *dump, struct shard *shard, const struct lq_record *record,
                         const struct lq_dump_view *views, size_t count)
 {
+    if (record->type == LQ_RECORD_LENGTH) {
+        shard->length = record->fields[0];
+        return true;
+    }
     struct lq_dump_group *group = lq_dump_group_find(dump, record->group, true);
     if (group == NULL) {
         return false;
@@ -265,6 +271,7 @@ static void print_record(struct lq_dump *dump, const struct lq_record *record)
         [LQ_RECORD_INSTALL_DONE] = {"index", "number"},
         [LQ_RECORD_TRIM] = {"to"},
         [LQ_RECORD_ENTRIES] = {"first", "count", "bytes"},
+        [LQ_RECORD_LENGTH] = {"bytes"},
     };
     char text[512];
     size_t at = 0;
@@ -595,6 +602,15 @@ static bool is_out_of_date(struct reading *reading, const struct frame *frame)
     return true;
 }
 
+/* Its first frame counts: this file is the newest so far. */
+static void shard_begin_file(struct reading *reading)
+{
+    if (reading->frames == 0) {
+        reading->shard->size = reading->scan.file_size;
+        reading->shard->length = 0;
+    }
+}
+
 static uint64_t read_frames(struct reading *reading)
 {
     uint64_t position = LQ_JOURNAL_HEADER_BYTES;
@@ -618,6 +634,7 @@ static uint64_t read_frames(struct reading *reading)
             reading->shard->is_closed = true;
             goes_on = false;
         } else {
+            shard_begin_file(reading);
             goes_on = read_frame(reading, &frame);
             reading->shard->sequence = goes_on ? frame.sequence : reading->shard->sequence;
             reading->shard->newest = goes_on ? reading->header.number : reading->shard->newest;
@@ -751,23 +768,30 @@ static void read_other(struct lq_dump *dump, const struct lq_name *name)
     lq_dump_end(dump, &file, "%s", "");
 }
 
-static void find_missing_file(struct lq_dump *dump, const struct shard *shard)
+/* What should follow the newest file's last frame, and does not. */
+static void find_lost(struct lq_dump *dump, const struct shard *shard)
 {
     struct lq_dump_file file;
     char path[LQ_PATH_BYTES];
     lq_path_join(path, dump->dir, "journal");
     lq_dump_begin(dump, &file, path);
-    lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
-                 "file %" PRIu64 " of shard %u was followed by another one, which is missing", shard->newest,
-                 shard->number);
+    if (shard->is_closed) {
+        lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
+                     "file %" PRIu64 " of shard %u was followed by another one, which is missing", shard->newest,
+                     shard->number);
+    } else {
+        lq_dump_find(&file, LQ_DUMP_DAMAGED, LQ_DUMP_NOWHERE,
+                     "file %" PRIu64 " of shard %u has lost its end: it is %" PRIu64 " bytes long, and was %" PRIu64,
+                     shard->newest, shard->number, shard->size, shard->length);
+    }
     lq_dump_end(dump, &file, "%s", "");
     dump->has_bad_journal = true;
 }
 
 static void end_shard(struct lq_dump *dump, const struct shard *shard)
 {
-    if (shard->is_closed) {
-        find_missing_file(dump, shard);
+    if (shard->is_closed || shard->size < shard->length) {
+        find_lost(dump, shard);
     }
     dump->has_journal = dump->has_journal || shard->newest != 0;
     for (size_t i = 0; i < dump->group_count; i++) {

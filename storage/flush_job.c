@@ -519,6 +519,8 @@ static void build_frame(struct lq_flush *flush)
         }
     }
     build_marks(flush);
+    const struct lq_record length = {.type = LQ_RECORD_LENGTH, .fields = {journal->allocated}};
+    lq_record_write(&flush->frame, &length);
     lq_frame_end(&flush->frame);
     size_t iov_at = flush->iov_count;
     add_iov(flush, NULL, 0); /* the records; where they lie is known at the end */

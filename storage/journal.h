@@ -47,20 +47,21 @@ enum lq_frame_kind {
 };
 
 /* X(name, number, u64 fields) */
-#define LQ_RECORD_TABLE(X)                                                                               \
-    X(GROUP, 1, 8) /* snapshot: term, vote, watermark, trim, cut, install index, install number, need */ \
-    X(KNOWN, 2, 0) /* snapshot: it existed once, whatever became of it */                                \
-    X(CREATED, 3, 0)                                                                                     \
-    X(DESTROYED, 4, 0)                                                                                   \
-    X(VOTE, 5, 2)          /* term, voted for */                                                         \
-    X(WATERMARK, 6, 1)     /* durable index */                                                           \
-    X(CUT_BEGIN, 7, 1)     /* first index cut */                                                         \
-    X(CUT_DONE, 8, 1)      /* the same */                                                                \
-    X(INSTALL_BEGIN, 9, 2) /* last index of the checkpoint, number of the install */                     \
-    X(INSTALL_DONE, 10, 2) /* the same */                                                                \
-    X(TRIM, 11, 1)         /* last index dropped */                                                      \
-    X(ENTRIES, 12, 3)      /* first index, count, bytes */                                               \
-    X(END, 13, 0)          /* the last of every frame but CLOSED: its last byte is not zero, so it is there in full */
+#define LQ_RECORD_TABLE(X)                                                                                             \
+    X(GROUP, 1, 8) /* snapshot: term, vote, watermark, trim, cut, install index, install number, need */               \
+    X(KNOWN, 2, 0) /* snapshot: it existed once, whatever became of it */                                              \
+    X(CREATED, 3, 0)                                                                                                   \
+    X(DESTROYED, 4, 0)                                                                                                 \
+    X(VOTE, 5, 2)          /* term, voted for */                                                                       \
+    X(WATERMARK, 6, 1)     /* durable index */                                                                         \
+    X(CUT_BEGIN, 7, 1)     /* first index cut */                                                                       \
+    X(CUT_DONE, 8, 1)      /* the same */                                                                              \
+    X(INSTALL_BEGIN, 9, 2) /* last index of the checkpoint, number of the install */                                   \
+    X(INSTALL_DONE, 10, 2) /* the same */                                                                              \
+    X(TRIM, 11, 1)         /* last index dropped */                                                                    \
+    X(ENTRIES, 12, 3)      /* first index, count, bytes */                                                             \
+    X(END, 13, 0)          /* the last of every frame but CLOSED: its last byte is not zero, so it is there in full */ \
+    X(LENGTH, 14, 1)       /* the file has been at least this long, durably, since the frame before (no group) */
 
 enum lq_record_type {
 #define X(name, number, fields) LQ_RECORD_##name = number,

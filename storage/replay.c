@@ -389,6 +389,9 @@ static lightq_status apply_record(struct apply *apply, const struct lq_record *r
         return LIGHTQ_OK;
     }
     switch (record->type) {
+    case LQ_RECORD_LENGTH:
+        apply->file->length = record->fields[0];
+        return LIGHTQ_OK;
     case LQ_RECORD_GROUP:
         return apply_group(apply, record, err);
     case LQ_RECORD_CREATED:
@@ -642,6 +645,19 @@ static lightq_status files_open(struct lq_replay *replay, struct lq_err *err)
     return status;
 }
 
+/* A full file is cut behind its last frame, which says that another one came; any other has the length it had. */
+static lightq_status check_length(const struct lq_replay *replay, struct lq_err *err)
+{
+    const struct lq_replay_file *file = &replay->files[replay->newest_at];
+    if (replay->newest == 0 || replay->closed || file->size >= file->length) {
+        return LIGHTQ_OK;
+    }
+    return lq_err_set(err, LIGHTQ_EDAMAGED,
+                      "journal file %" PRIu64 " has lost its end: it is %" PRIu64 " bytes long, and was %" PRIu64
+                      ": every group of the shard may have forgotten a vote",
+                      file->number, file->size, file->length);
+}
+
 lightq_status lq_replay_run(struct lq_replay *replay, struct lq_store *store, struct lq_err *err)
 {
     *replay = (struct lq_replay){.store = store};
@@ -667,7 +683,7 @@ lightq_status lq_replay_run(struct lq_replay *replay, struct lq_store *store, st
         status = file_apply(replay, i, &header, &first, err);
         file->scan.ahead = 0; /* from here on single entries are read */
     }
-    return status;
+    return status == LIGHTQ_OK ? check_length(replay, err) : status;
 }
 
 void lq_replay_deinit(struct lq_replay *replay)

@@ -34,6 +34,7 @@ struct lq_replay_known {
 struct lq_replay_file {
     uint64_t number;
     uint64_t size;
+    uint64_t length; /* that it has had, by its own frames */
     lq_file file;
     struct lq_scan scan;
     bool used; /* false: never completed, or out of date */

@@ -668,14 +668,15 @@ static void test_recover_frame_that_the_file_ends_in_is_a_torn_tail(void **state
     size_t size = 0;
     small_options(f);
     f->options.segment_bytes = 65536;
+    f->options.journal_bytes = 1024 * 1024;
     f->options.sync_files_max = 1; /* entries of several groups go to the journal */
     fixture_open(f);
     for (uint64_t group = 1; group <= 3; group++) {
         (void)fixture_create(f, group, NULL);
     }
     for (int i = 0; i < 2; i++) {
-        for (uint64_t group = 1; group <= 3; group++) {
-            assert_int_equal(append(lq_store_find(f->store, group), 1, 1, 100), LIGHTQ_OK);
+        for (uint64_t group = 1; group <= 3; group++) { /* the second round goes beyond what is allocated */
+            assert_int_equal(append(lq_store_find(f->store, group), 1, 1, i == 0 ? 100 : 22000), LIGHTQ_OK);
         }
         lq_store_flush(f->store);
         (void)lq_io_mem_run_all(f->mem);
@@ -687,8 +688,9 @@ static void test_recover_frame_that_the_file_ends_in_is_a_torn_tail(void **state
     size_t frame = last_frame(bytes, size);
     size_t head = LQ_FRAME_HEADER_BYTES + lq_get_u32(bytes + frame + 32);
     size_t end = (size_t)lq_get_u64(bytes + frame + 8);
-    assert_true(head < end); /* it has entries */
-    for (size_t kept = head; kept < end; kept += 8) {
+    size_t had = (size_t)lq_get_u64(bytes + frame + head - LQ_RECORD_HEADER_BYTES - 8) - frame;
+    assert_true(head < had && had < end);
+    for (size_t kept = had; kept < end; kept += 8) {
         assert_int_equal(lq_io_mem_restore(f->mem, image), LIGHTQ_OK);
         assert_int_equal(lq_io_mem_cut_file(f->mem, JOURNAL_1, frame + kept), LIGHTQ_OK);
 
@@ -701,6 +703,12 @@ static void test_recover_frame_that_the_file_ends_in_is_a_torn_tail(void **state
             check_log(f, log);
         }
         fixture_close(f);
+    }
+    for (size_t lost = 8; lost <= had; lost += 512) { /* that it was made longer is no reason to lose what it had */
+        assert_int_equal(lq_io_mem_restore(f->mem, image), LIGHTQ_OK);
+        assert_int_equal(lq_io_mem_cut_file(f->mem, JOURNAL_1, frame + had - lost), LIGHTQ_OK);
+        assert_int_equal(fixture_try_open(f), LIGHTQ_EDAMAGED);
+        assert_non_null(strstr(f->err.text, "has lost its end"));
     }
     /* A head that is not what was written stays damage, wherever the file ends. */
     assert_int_equal(lq_io_mem_restore(f->mem, image), LIGHTQ_OK);
