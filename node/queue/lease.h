@@ -188,7 +188,7 @@ struct lq_leases_status {
     uint64_t held_first;    /* the lowest message that is leased, when held > 0 ... */
     uint64_t held_until_us; /* ... when that lease ends ... */
     void *held_by;          /* ... and the owner of the consumer that has it */
-    uint64_t redelivered;   /* messages delivered more than once, by this leader */
+    uint64_t redelivered;   /* deliveries of messages that had failed before, by this leader */
 };
 void lq_leases_status(const struct lq_leases *leases, struct lq_leases_status *status);
 /* Who holds @offset: the consumer's owner, and until when. False: nobody. */
