@@ -14,7 +14,8 @@
 #define CRC_FROM        16
 #define RECORDS_AT      72
 #define PLAN_BYTES_MAX  (2ull * LQ_JOURNAL_RECORDS_MAX)
-#define DAMAGED_MINIMUM 16 /* bytes of one without text */
+#define DAMAGED_MINIMUM 16               /* bytes of one without text */
+#define COUNT_MAX       (UINT64_MAX / 2) /* no file or frame ever has such a number */
 
 static const char MAGIC[8] = {'L', 'Q', 'R', 'E', 'S', 'H', 'A', '1'};
 
@@ -132,7 +133,7 @@ static bool decode_fields(struct lq_reader *reader, struct lq_reshard_plan *plan
     uint64_t size = lq_read_u64(reader);
     const uint8_t *records = size <= LQ_JOURNAL_RECORDS_MAX ? lq_read_bytes(reader, (size_t)size) : NULL;
     if (records == NULL || !are_sound(records, (size_t)size) || plan->from < 1 || plan->from > LQ_SHARDS_MAX ||
-        plan->to < 1 || plan->to > LQ_SHARDS_MAX || plan->number == 0 || plan->sequence == 0 ||
+        plan->to < 1 || plan->to > LQ_SHARDS_MAX || plan->number - 1 >= COUNT_MAX || plan->sequence - 1 >= COUNT_MAX ||
         count > lq_reader_left(reader) / DAMAGED_MINIMUM) {
         return false;
     }
