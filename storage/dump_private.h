@@ -1,5 +1,6 @@
 /* storage/dump_private.h - what the files behind storage/dump.h share. dump.c walks the directory and prints,
- * dump_journal.c reads the journals and learns from them what the groups' logs must hold, dump_group.c reads those. */
+ * dump_journal.c reads the journals, dump_taken.c keeps what they say of the groups, dump_group.c reads the groups'
+ * logs. */
 #ifndef LQ_STORAGE_DUMP_PRIVATE_H
 #define LQ_STORAGE_DUMP_PRIVATE_H
 
@@ -7,6 +8,7 @@
 #include "storage/disk.h"
 #include "storage/dump.h"
 #include "storage/format.h"
+#include "storage/journal.h"
 
 /* Each is worse than the one before. */
 enum lq_dump_kind { LQ_DUMP_OK, LQ_DUMP_STALE, LQ_DUMP_TORN, LQ_DUMP_DAMAGED };
@@ -87,6 +89,16 @@ void lq_dump_entry(struct lq_dump *dump, const struct lq_entry *entry, uint64_t 
 
 /* The journals named in @names, which are those of the shard's directory "journal". */
 void lq_dump_journals(struct lq_dump *dump, const struct lq_names *names);
+
+/* ---- dump_taken.c ---- */
+
+/* Takes a record of @shard's journal; @views: of an ENTRIES record, the @count of its entries that are sound. False:
+ * out of memory. */
+bool lq_dump_take(struct lq_dump *dump, unsigned shard, const struct lq_record *record,
+                  const struct lq_dump_view *views, size_t count);
+/* Around the records of a snapshot, which names every group of its shard that is alive. */
+void lq_dump_snapshot_begin(struct lq_dump *dump);
+void lq_dump_snapshot_end(struct lq_dump *dump, unsigned shard);
 /* NULL when no journal knows it, or without memory with @make. */
 struct lq_dump_group *lq_dump_group_find(struct lq_dump *dump, uint64_t group, bool make);
 /* The entry @index as a journal has it, or NULL. */
