@@ -40,7 +40,6 @@ struct lq_check_options {
     uint32_t examples;           /* for each checker; at most LQ_CHECK_EXAMPLES_MAX */
     bool reads_are_complete;     /* all logs were read as a whole: what was not read is lost */
     bool allow_unproven;         /* do not fail for what was not read */
-    bool unknown_may_be_late;    /* a message whose outcome is unknown may lie behind later ones */
 };
 
 struct lq_checker_result {

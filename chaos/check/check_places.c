@@ -105,9 +105,6 @@ static void check_order(struct walk *walk, const struct lq_place *place)
     uint32_t producer = message->producer;
     lq_check_looked(walk->check, LQ_CHECKER_order, 1);
     bool behind = walk->last_log[producer] == place->log && message->sequence < walk->last_sequence[producer];
-    if (behind && message->outcome == LQ_OUTCOME_UNKNOWN && walk->check->options->unknown_may_be_late) {
-        return; /* its producer has gone on under another id; the next ones are still behind those of before */
-    }
     if (behind) {
         char text[LQ_MESSAGE_TEXT_BYTES];
         lq_check_found(walk->check, LQ_CHECKER_order, "%s at %s offset %" PRIu64 " is behind sequence %" PRIu64,

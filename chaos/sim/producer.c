@@ -15,7 +15,8 @@ enum {
     AHEAD_FACTOR = 8,
     OPERATIONS = 3500, /* about so many in a run */
     REQUEST_US = 1500000,
-    DELIVERY_US = 15000000, /* then the application is told that it is not known */
+    DELIVERY_MIN_US = 1000000,
+    DELIVERY_SPREAD_US = 14000000,
     BACKOFF_US = 80000,
     RECORDS_MAX = 3,
     VALUE_MIN = 16,
@@ -99,88 +100,55 @@ static void note_stored(struct producer *producer, const struct batch *batch, co
     world->result.acknowledged += batch->count;
 }
 
+/* A new epoch begins with the batch at @at, or with the next one. What is under way from there on is sent again.
+ * @certain: what came before is not stored and never will be. */
+static void begin_epoch(struct producer *producer, unsigned at, bool certain)
+{
+    producer->begin_next = producer->begin_next || at == producer->count;
+    for (unsigned i = at; i < producer->count; i++) {
+        struct batch *batch = &producer->batches[i];
+        batch->state = BATCH_WAITING;
+        batch->correlation = 0;
+        batch->rejections = certain ? batch->attempts : batch->rejections;
+        if (i == at) {
+            batch->begins = true;
+            batch->begun = false;
+        }
+    }
+}
+
 /* The application is told that it is not stored, or that nobody knows. */
 static void give_up(struct producer *producer, struct batch *batch)
 {
     struct world *world = world_of_producer(producer);
     struct lq_err err = {.text = ""};
-    enum lq_outcome outcome = in_doubt(batch) ? LQ_OUTCOME_UNKNOWN : LQ_OUTCOME_FAILED;
+    bool certain = !in_doubt(batch);
+    enum lq_outcome outcome = certain ? LQ_OUTCOME_FAILED : LQ_OUTCOME_UNKNOWN;
+    unsigned at = (unsigned)(batch - producer->batches);
     for (uint32_t i = 0; i < batch->count; i++) {
         world_noted(
             world,
             lq_history_not_ok(&world->history, world_now(world), producer->name, batch->message + i, outcome, &err),
             &err);
     }
-    *(outcome == LQ_OUTCOME_UNKNOWN ? &world->result.unknown : &world->result.failed) += batch->count;
+    *(certain ? &world->result.failed : &world->result.unknown) += batch->count;
     remove_batch(producer, batch);
+    begin_epoch(producer, at, certain);
 }
 
-/* ---- a new producer id */
-
-static void leave_hole(struct producer *producer, const struct batch *batch)
+/* The leader does not know what comes before the oldest batch, which does not begin an epoch. */
+static void on_gap(struct producer *producer)
 {
-    if (!producer->draining || batch->sequence < producer->hole) {
-        producer->hole = batch->sequence;
-        producer->hole_certain = !in_doubt(batch);
-        producer->draining = true;
-    }
-}
-
-static void new_identity(struct producer *producer)
-{
-    struct world *world = world_of_producer(producer);
-    producer->id = sim_random(world->sim) | 1;
-    producer->next_sequence = 0;
-    producer->draining = false;
-}
-
-static bool is_drained(const struct producer *producer)
-{
-    for (unsigned i = 0; i < producer->count; i++) {
-        if (producer->batches[i].sequence < producer->hole ||
-            (producer->batches[i].state == BATCH_SENT && !producer->hole_certain)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void restamp(struct producer *producer, struct batch *batch)
-{
-    struct lq_batch_head head;
-    struct lq_slab *copy = lq_slab_new(batch->slab->size); /* the old bytes may still be on their way */
-    assert(copy != NULL);
-    memcpy(copy->bytes, batch->slab->bytes, copy->size);
-    lq_slab_unref(batch->slab);
-    batch->slab = copy;
-    lq_batch_restamp(copy->bytes, producer->id, 0, producer->next_sequence);
-    lightq_status status = lq_batch_head_decode(copy->bytes, copy->size, &head, NULL);
-    assert(status == LIGHTQ_OK);
-    batch->crc = head.crc;
-    batch->sequence = producer->next_sequence;
-    batch->attempts = batch->rejections = 0;
-    batch->correlation = 0;
-    batch->state = BATCH_WAITING;
-    producer->next_sequence += batch->count;
-}
-
-static void drain(struct producer *producer)
-{
-    if (!producer->draining || !is_drained(producer)) {
+    if (!in_doubt(&producer->batches[0])) {
+        begin_epoch(producer, 0, true);
         return;
     }
-    for (unsigned i = 0; i < producer->count;) {
-        struct batch *batch = &producer->batches[i];
-        batch->state = BATCH_WAITING;
-        if (in_doubt(batch) && !producer->hole_certain) {
-            give_up(producer, batch); /* under another id it could be stored twice */
+    for (unsigned i = 0; i < producer->count;) { /* sent again they could be stored twice */
+        if (in_doubt(&producer->batches[i])) {
+            give_up(producer, &producer->batches[i]);
         } else {
             i++;
         }
-    }
-    new_identity(producer);
-    for (unsigned i = 0; i < producer->count; i++) {
-        restamp(producer, &producer->batches[i]);
     }
 }
 
@@ -207,6 +175,12 @@ static void send_batch(struct producer *producer, struct batch *batch)
     Lightq__Wire__Produce produce = LIGHTQ__WIRE__PRODUCE__INIT;
     produce.topic = lq_codec_bytes_of(&world->topic);
     produce.partition = producer->partition;
+    if (batch->begins && !batch->begun) {
+        producer->epoch++;
+        batch->begun = true;
+    }
+    produce.epoch = producer->epoch;
+    produce.begins_epoch = batch->begins;
     batch->state = BATCH_SENT;
     batch->node = producer->leader;
     batch->sent_us = world_now(world);
@@ -217,14 +191,15 @@ static void send_batch(struct producer *producer, struct batch *batch)
 
 static void go_on(struct producer *producer)
 {
-    drain(producer);
     if (producer->count == 0 || world_now(world_of_producer(producer)) < producer->retry_us ||
         !client_open(&producer->client, producer->leader)) {
         return;
     }
     for (unsigned i = 0; i < producer->count; i++) {
-        if (producer->batches[i].state == BATCH_WAITING &&
-            !(producer->draining && producer->batches[i].sequence >= producer->hole)) {
+        if (producer->batches[i].begins && i != 0) {
+            break; /* what is before it has no outcome yet */
+        }
+        if (producer->batches[i].state == BATCH_WAITING) {
             send_batch(producer, &producer->batches[i]);
         }
     }
@@ -254,14 +229,21 @@ static void on_answer(struct producer *producer, struct batch *batch, const Ligh
         return;
     case REFUSED:
         batch->rejections++;
-        leave_hole(producer, batch);
+        if (status == LIGHTQ_EFENCED) {
+            sim_fail(world->sim, "producer p%u is fenced in its newest epoch %u", producer->number, producer->epoch);
+        }
         give_up(producer, batch);
         return;
     case GAP:
         batch->rejections++;
-        if (batch == &producer->batches[0]) { /* otherwise the one before it decides */
-            leave_hole(producer, batch);
+        if (batch != &producer->batches[0]) {
+            return; /* the one before it decides */
         }
+        if (batch->begins) {
+            sim_fail(world->sim, "producer p%u: the beginning of epoch %u is out of sequence", producer->number,
+                     producer->epoch);
+        }
+        on_gap(producer);
         return;
     case NOT_NOW:
         batch->rejections++;
@@ -327,8 +309,8 @@ static void expire(struct producer *producer)
             }
         }
     }
-    while (producer->count != 0 && now_us > producer->batches[0].made_us + DELIVERY_US && !world->faults_over) {
-        leave_hole(producer, &producer->batches[0]);
+    while (producer->count != 0 && now_us > producer->batches[0].made_us + producer->delivery_us &&
+           !world->faults_over) {
         give_up(producer, &producer->batches[0]);
     }
 }
@@ -361,6 +343,12 @@ static void add_record(struct producer *producer, struct lq_batch_writer *writer
                 &err);
 }
 
+/* Five from the oldest without an outcome on, whatever became of those behind it: the leader keeps so many. */
+static bool has_room(const struct producer *producer)
+{
+    return producer->count == 0 || producer->next_number - producer->batches[0].number < LQ_INFLIGHT_BATCHES_MAX;
+}
+
 static void make_batch(struct producer *producer)
 {
     struct world *world = world_of_producer(producer);
@@ -369,19 +357,22 @@ static void make_batch(struct producer *producer)
     struct lq_batch_head head;
     *batch = (struct batch){.message = producer->next_message,
                             .sequence = producer->next_sequence,
+                            .number = producer->next_number++,
                             .count = 1 + (uint32_t)world_below(world, RECORDS_MAX),
+                            .begins = producer->begin_next,
                             .made_us = world_now(world)};
     lq_batch_writer_init(&writer, LQ_ENTRY_BYTES_MAX);
     for (uint32_t i = 0; i < batch->count; i++) {
         add_record(producer, &writer, batch->message + i);
     }
     lightq_status status =
-        lq_batch_writer_seal(&writer, producer->id, 0, batch->sequence, LQ_BATCH_PLAIN, &batch->slab);
+        lq_batch_writer_seal(&writer, producer->id, producer->epoch, batch->sequence, LQ_BATCH_PLAIN, &batch->slab);
     assert(status == LIGHTQ_OK);
     lq_batch_writer_deinit(&writer);
     status = lq_batch_head_decode(batch->slab->bytes, batch->slab->size, &head, NULL);
     assert(status == LIGHTQ_OK);
     batch->crc = head.crc;
+    producer->begin_next = false;
     producer->next_sequence += batch->count;
     producer->next_message += batch->count;
 }
@@ -407,7 +398,7 @@ static void produce(struct sim *sim, void *data)
     struct producer *producer = data;
     struct world *world = world_of(sim);
     bool many = world_below(world, 100) >= ONE_AT_ONCE_PERCENT;
-    while (world->working && !producer->draining && producer->count < LQ_INFLIGHT_BATCHES_MAX) {
+    while (world->working && has_room(producer)) {
         make_batch(producer);
         if (!many) {
             break;
@@ -430,7 +421,8 @@ void producer_init(struct producer *producer, struct world *world, unsigned numb
     world_noted(world, lq_history_producer(&world->history, lq_word_of(name), &producer->name, &err), &err);
     producer->rate_us = RATE_MIN_US + world_below(world, RATE_SPREAD_US);
     producer->leader = (unsigned)world_below(world, WORLD_NODES);
-    new_identity(producer);
+    producer->id = sim_random(world->sim) | 1;
+    producer->delivery_us = DELIVERY_MIN_US + world_below(world, DELIVERY_SPREAD_US);
     sim_plan(world->sim, world_below(world, STEP_US), step, producer);
     sim_plan(world->sim, world_below(world, producer->rate_us), produce, producer);
 }

@@ -349,8 +349,8 @@ static void finish(struct world *world)
 
 static void check_history(struct world *world)
 {
-    const struct lq_check_options options = {
-        .examples = EXAMPLES, .unknown_may_be_late = true, .allow_unproven = world->options.mode == WORLD_SAFETY};
+    const struct lq_check_options options = {.examples = EXAMPLES,
+                                             .allow_unproven = world->options.mode == WORLD_SAFETY};
     struct lq_check_report report;
     if (lq_check_run(&world->history, &options, &report) != LIGHTQ_OK) {
         sim_fail(world->sim, "out of memory");

@@ -174,6 +174,14 @@ static bool same_batch(const struct truth_batch *a, const struct truth_batch *b)
            a->count == b->count;
 }
 
+/* Whether its producer may store @batch when it has stored what @sequence says. */
+static bool may_follow(const struct truth_sequence *sequence, const struct truth_batch *batch)
+{
+    bool begins = batch->begins_epoch && batch->epoch > sequence->epoch;
+    return batch->epoch >= sequence->epoch &&
+           (batch->sequence == sequence->next || (begins && batch->sequence > sequence->next));
+}
+
 void truth_batch(struct world *world, unsigned number, const struct truth_batch *batch)
 {
     struct truth_log *log = &world->truth.logs[number];
@@ -187,10 +195,13 @@ void truth_batch(struct world *world, unsigned number, const struct truth_batch 
     if (batch->offset != log->end) {
         sim_fail(world->sim, "partition %u: a batch at offset %" PRIu64 ", but the log ends at %" PRIu64, number,
                  batch->offset, log->end);
-    } else if (batch->sequence != sequence->next) {
-        sim_fail(world->sim, "partition %u: producer %016" PRIx64 " stores sequence %" PRIu64 ", and not %" PRIu64,
-                 number, batch->producer, batch->sequence, sequence->next);
+    } else if (!may_follow(sequence, batch)) {
+        sim_fail(world->sim,
+                 "partition %u: producer %016" PRIx64 " stores sequence %" PRIu64 " in epoch %u behind epoch %u, where "
+                 "%" PRIu64 " is next",
+                 number, batch->producer, batch->sequence, batch->epoch, sequence->epoch, sequence->next);
     }
+    sequence->epoch = batch->epoch;
     sequence->next = batch->sequence + batch->count;
     log->batches = grown(log->batches, &log->capacity, batch->offset + batch->count, sizeof *log->batches);
     for (uint32_t i = 0; i < batch->count; i++) {

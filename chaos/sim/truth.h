@@ -6,8 +6,10 @@
  *     by group and index           one committed entry, once any replica says that it is committed, and one state after
  *                                  it (the bytes that a checkpoint would hold)
  *     by group and replica         what it promised by anything it sent: term, vote, and entries that are durable. It
- * has all of that when it comes back by partition and offset      one batch by producer id               one batch a
- * sequence, in order, without a gap */
+ *                                  has all of that when it comes back
+ *     by partition and offset      one batch
+ *     by producer id               one batch a sequence, in order; none left out but where an epoch begins, and none of
+ *                                  an epoch after one of a higher epoch */
 #ifndef LQ_SIM_TRUTH_H
 #define LQ_SIM_TRUTH_H
 
@@ -67,11 +69,14 @@ struct truth_group {
 struct truth_batch {
     uint64_t offset, producer, sequence, index, term;
     uint32_t crc, count;
+    uint32_t epoch;    /* under which it was stored */
+    bool begins_epoch; /* its producer said so */
 };
 
 /* What a producer id has stored. */
 struct truth_sequence {
     uint64_t producer, next;
+    uint32_t epoch;
 };
 
 struct truth_log {

@@ -81,7 +81,9 @@ static void look_at_partition(struct layer *layer, unsigned number, const struct
                                       .index = entry->index,
                                       .term = entry->term,
                                       .crc = command.append.batch_crc,
-                                      .count = entry->message_count};
+                                      .count = entry->message_count,
+                                      .epoch = command.append.epoch,
+                                      .begins_epoch = command.append.begins_epoch};
     truth_batch(world, number, &batch);
 }
 
