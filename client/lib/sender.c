@@ -20,6 +20,9 @@
 #define US_PER_MS     1000u
 #define REDIRECTS_MAX 3 /* in a row that are followed without waiting */
 
+_Static_assert(LQ_INFLIGHT_BATCHES_MAX <= LQ_PRODUCER_BATCHES_KEPT,
+               "what is sent again in a new epoch is among the batches that the leader remembers");
+
 static struct lightq_producer *producer_of(const struct lq_lane *lane)
 {
     return lane->route->producer;

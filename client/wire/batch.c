@@ -268,6 +268,15 @@ static void write_header(const struct lq_batch_writer *writer, uint8_t *at, uint
     lq_put_u32(at + LQ_BATCH_AT_RECORDS_LENGTH, records_size);
 }
 
+/* What its producer calls it, and the crc over all. */
+static void write_numbers(uint8_t *batch, uint32_t size, uint64_t producer_id, uint32_t epoch, uint64_t base_sequence)
+{
+    lq_put_u64(batch + LQ_BATCH_AT_PRODUCER, producer_id);
+    lq_put_u64(batch + LQ_BATCH_AT_BASE_SEQUENCE, base_sequence);
+    lq_put_u32(batch + LQ_BATCH_AT_EPOCH, epoch);
+    lq_put_u32(batch + LQ_BATCH_AT_CRC, lq_crc32c(0, batch + LQ_BATCH_AT_VERSION, size - LQ_BATCH_AT_VERSION));
+}
+
 lightq_status lq_batch_writer_seal(struct lq_batch_writer *writer, uint64_t producer_id, uint32_t epoch,
                                    uint64_t base_sequence, enum lq_codec_kind codec, struct lq_slab **batch)
 {
@@ -290,19 +299,10 @@ lightq_status lq_batch_writer_seal(struct lq_batch_writer *writer, uint64_t prod
         }
     }
     write_header(writer, slab->bytes, (uint32_t)slab->size, records_size, codec);
-    lq_batch_restamp(slab->bytes, producer_id, epoch, base_sequence);
+    write_numbers(slab->bytes, (uint32_t)slab->size, producer_id, epoch, base_sequence);
     writer->out.size = 0;
     writer->record_count = 0;
     writer->max_timestamp_delta_ms = 0;
     *batch = slab;
     return LIGHTQ_OK;
-}
-
-void lq_batch_restamp(uint8_t *batch, uint64_t producer_id, uint32_t epoch, uint64_t base_sequence)
-{
-    lq_put_u64(batch + LQ_BATCH_AT_PRODUCER, producer_id);
-    lq_put_u64(batch + LQ_BATCH_AT_BASE_SEQUENCE, base_sequence);
-    lq_put_u32(batch + LQ_BATCH_AT_EPOCH, epoch);
-    uint32_t size = lq_get_u32(batch + LQ_BATCH_AT_LENGTH);
-    lq_put_u32(batch + LQ_BATCH_AT_CRC, lq_crc32c(0, batch + LQ_BATCH_AT_VERSION, size - LQ_BATCH_AT_VERSION));
 }

@@ -117,8 +117,6 @@ static inline size_t lq_batch_writer_size(const struct lq_batch_writer *writer)
 lightq_status lq_batch_writer_seal(struct lq_batch_writer *writer, uint64_t producer_id, uint32_t epoch,
                                    uint64_t base_sequence, enum lq_codec_kind codec,
                                    struct lq_slab **batch) LQ_MUST_CHECK;
-/* Gives a sealed batch of ours (trusted bytes) another producer id, epoch and sequence, and the new crc. */
-void lq_batch_restamp(uint8_t *batch, uint64_t producer_id, uint32_t epoch, uint64_t base_sequence);
 
 /* The size that max.message.bytes bounds. */
 size_t lq_message_size(struct lq_span key, struct lq_span value, const struct lq_record_header *headers,

@@ -306,19 +306,6 @@ static void test_batch_of_the_most_records_is_full(void **state)
     lq_slab_unref(slab);
 }
 
-static void test_batch_restamp_changes_only_the_producers_fields(void **state)
-{
-    struct lq_batch_writer *writer = *state;
-    add_golden(writer);
-    struct lq_slab *slab;
-    assert_int_equal(lq_batch_writer_seal(writer, 1, 1, 1, LQ_BATCH_PLAIN, &slab), LIGHTQ_OK);
-
-    lq_batch_restamp(slab->bytes, PRODUCER, 3, 41);
-
-    assert_golden(slab->bytes, slab->size);
-    lq_slab_unref(slab);
-}
-
 static void test_batch_sizes_are_those_of_messages(void **state)
 {
     struct lq_batch_writer *writer = *state;
@@ -386,7 +373,6 @@ int main(void)
         TEST(test_batch_add_of_bad_arguments_is_einval),
         TEST(test_batch_extreme_times_go_there_and_back),
         TEST(test_batch_of_the_most_records_is_full),
-        TEST(test_batch_restamp_changes_only_the_producers_fields),
         TEST(test_batch_sizes_are_those_of_messages),
         TEST(test_batch_without_memory_keeps_its_records),
     };
