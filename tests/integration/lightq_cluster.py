@@ -209,9 +209,11 @@ class Clients:
 
     def check(self, acked, log):
         """Compares receipts with logs of consumers; gives the last line of the verdict."""
-        done = subprocess.run([BIN / "lightq-check", "--acked", *[self.folder / name for name in acked],
-                               "--log", *[self.folder / name for name in log]],
-                              capture_output=True, text=True, check=False)
+        return self.check_history("--acked", *[self.folder / name for name in acked],
+                                  "--log", *[self.folder / name for name in log])
+
+    def check_history(self, *words):
+        done = subprocess.run([BIN / "lightq-check", *words], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Broken(done.stdout + done.stderr + self.log_tails())
         return done.stdout.strip().splitlines()[-1]

@@ -4,7 +4,7 @@ comments name rows of the catalogue of known failures that docs/reliability-case
 import json
 import unittest
 
-from lightq_cluster import Cluster
+from lightq_cluster import Cluster, wait_for
 
 
 class ClusterTest(unittest.TestCase):
@@ -151,6 +151,35 @@ class ClusterTest(unittest.TestCase):
         self.assertRegex(refused.stderr, r"E[A-Z]+")
         c.script("start", 1)
         c.lightq("produce", "t", "--count", 10, "--size", 10)
+
+    def test_cluster_messages_given_up_are_stored_in_order_or_never(self):
+        """Their proposals, or requests in a paused leader's sockets, are still under way when the producer goes on."""
+        c = self.cluster
+        c.lightq("topic", "create", "t")
+        tried, read = c.folder / "tried", c.folder / "read"
+        producer = c.start_lightq("produce", "t", "--count", 20000, "--size", 100, "--rate", 2000, "--timeout", 1000,
+                                  "--acked", c.folder / "acked", "--history", tried)
+
+        def given_up():
+            return sum(1 for line in tried.read_text().splitlines() if line.startswith("unknown "))
+
+        leader = c.leader("t")
+        for paused in ([node for node in (1, 2, 3) if node != leader], [leader]):
+            c.wait_acked("acked", c.acked_lines("acked") + 1000, producer)
+            before = given_up()
+            for node in paused:
+                c.script("pause", node)
+            wait_for(lambda: given_up() > before, "messages whose outcome is unknown")
+            for node in paused:
+                c.script("resume", node)
+        producer.wait(60)
+
+        c.wait_equal("t")
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log", "--history", read)
+        c.check(["acked"], ["log"])
+        c.check_history(tried, read)
+        producers = {line.split()[4] for line in (c.folder / "acked").read_text().splitlines()}
+        self.assertEqual(len(producers), 1)  # one id, in several epochs
 
     def test_cluster_bad_topic_names_are_refused(self):  # J6, J7
         for name in ("a b", "é", "x" * 250, "a\n", "", ".", "..", "../../../tmp/x"):
