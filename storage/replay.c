@@ -648,8 +648,11 @@ static lightq_status files_open(struct lq_replay *replay, struct lq_err *err)
 /* A full file is cut behind its last frame, which says that another one came; any other has the length it had. */
 static lightq_status check_length(const struct lq_replay *replay, struct lq_err *err)
 {
+    if (replay->newest == 0 || replay->closed) {
+        return LIGHTQ_OK;
+    }
     const struct lq_replay_file *file = &replay->files[replay->newest_at];
-    if (replay->newest == 0 || replay->closed || file->size >= file->length) {
+    if (file->size >= file->length) {
         return LIGHTQ_OK;
     }
     return lq_err_set(err, LIGHTQ_EDAMAGED,
