@@ -60,6 +60,8 @@
 #define LQ_CGROUP_SEEK_LETTERS_MAX     65536               /* with more dead letters open a group cannot be moved */
 #define LQ_CGROUP_CONSUMERS_MAX        65536               /* of one group in one partition */
 #define LQ_CGROUP_REQUESTS_MAX         8192                /* changes and settles of one partition that wait */
+#define LQ_DELIVER_GRANTS_MAX          1024                /* in one DELIVER; more make more DELIVERs */
+#define LQ_SETTLE_ITEMS_MAX            4096                /* in one SETTLE of a client */
 #define LQ_SETTLE_RANGE_MAX            (1024u * 1024)      /* messages in one range of a settle */
 #define LQ_SETTLE_BYTES_MIN            64                  /* a SETTLE command with one result */
 #define LQ_SETTLE_BYTES_MAX            (64u * 1024)        /* one SETTLE command; more results make more commands */

@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "client/base/err.h"
+#include "client/base/limits.h"
 
 #define LQ_ENVELOPE_BYTES        32
 #define LQ_ENVELOPE_BYTES_MAX    255
@@ -39,45 +40,60 @@
  * fields of one body hold together (codec.c). Requests are even, their answers the next odd number; what is pushed or
  * not answered is even and leaves the odd number free. A number is never used again.
  *
- * Reserved, not yet spoken:  32 SETTLE  34 COMMIT  36 GROUP_CREATE  38 GROUP_LIST  40 GROUP_DESCRIBE  42 GROUP_DELETE
- *     44 GROUP_SEEK  46 GROUP_JOIN  48 LEASE_EXTEND  50..62 more of consumer groups    72 TOPIC_CONFIG  74 TOPIC_PURGE
+ * Reserved, not yet spoken:  46, 48, 52..62 more of consumer groups    72 TOPIC_CONFIG  74 TOPIC_PURGE
  *     76 TOPIC_GROW  78 USER_*..94    102 NODE_LIST  104 NODE_ADD  106 NODE_DRAIN  108 NODE_UNDRAIN
  *     110 NODE_DECOMMISSION  112 NODE_REMOVE  114 CONFIG_GET  116 CONFIG_SET  118..126 more of the cluster */
-#define LQ_MESSAGE_TABLE(X)                                                                          \
-    X(HELLO, 2, hello, Hello, 64)                                                                    \
-    X(HELLO_ANSWER, 3, hello_answer, HelloAnswer, 64)                                                \
-    X(BYE, 4, bye, Bye, 0)                   /* both ways; not answered */                           \
-    X(HEARTBEAT, 6, heartbeat, Heartbeat, 0) /* both ways */                                         \
-    X(HEARTBEAT_ANSWER, 7, heartbeat_answer, HeartbeatAnswer, 0)                                     \
-    X(ERROR, 8, error, Error, 0) /* instead of any answer, or pushed when no request can be named */ \
-    X(METADATA, 16, metadata, Metadata, 4096)                                                        \
-    X(METADATA_ANSWER, 17, metadata_answer, MetadataAnswer, 262144)                                  \
-    X(PRODUCE, 18, produce, Produce, 0) /* payload: a record batch */                                \
-    X(PRODUCE_ANSWER, 19, produce_answer, ProduceAnswer, 0)                                          \
-    X(SUBSCRIBE, 20, subscribe, Subscribe, 0)                                                        \
-    X(SUBSCRIBE_ANSWER, 21, subscribe_answer, SubscribeAnswer, 0)                                    \
-    X(UNSUBSCRIBE, 22, unsubscribe, Unsubscribe, 0)                                                  \
-    X(UNSUBSCRIBE_ANSWER, 23, unsubscribe_answer, UnsubscribeAnswer, 0)                              \
-    X(CREDIT, 24, credit, Credit, 0)    /* not answered */                                           \
-    X(DELIVER, 26, deliver, Deliver, 0) /* pushed; payload: the batch as it is stored */             \
-    X(SUBSCRIPTION_ENDED, 28, subscription_ended, SubscriptionEnded, 0) /* pushed */                 \
-    X(OFFSETS, 30, offsets, Offsets, 0)                                                              \
-    X(OFFSETS_ANSWER, 31, offsets_answer, OffsetsAnswer, 0)                                          \
-    X(TOPIC_CREATE, 64, topic_create, TopicCreate, 256)                                              \
-    X(TOPIC_CREATE_ANSWER, 65, topic_create_answer, TopicCreateAnswer, 0)                            \
-    X(TOPIC_LIST, 66, topic_list, TopicList, 0)                                                      \
-    X(TOPIC_LIST_ANSWER, 67, topic_list_answer, TopicListAnswer, 65536)                              \
-    X(TOPIC_DESCRIBE, 68, topic_describe, TopicDescribe, 0)                                          \
-    X(TOPIC_DESCRIBE_ANSWER, 69, topic_describe_answer, TopicDescribeAnswer, 65536)                  \
-    X(TOPIC_DELETE, 70, topic_delete, TopicDelete, 0)                                                \
-    X(TOPIC_DELETE_ANSWER, 71, topic_delete_answer, TopicDeleteAnswer, 0)                            \
-    X(CLUSTER_STATUS, 96, cluster_status, ClusterStatus, 0)                                          \
-    X(CLUSTER_STATUS_ANSWER, 97, cluster_status_answer, ClusterStatusAnswer, 131072)                 \
-    X(NODE_REPLACE, 98, node_replace, NodeReplace, 0)                                                \
-    X(NODE_REPLACE_ANSWER, 99, node_replace_answer, NodeReplaceAnswer, 0)                            \
-    X(PARTITION_TRANSFER, 100, partition_transfer, PartitionTransfer, 0)                             \
-    X(PARTITION_TRANSFER_ANSWER, 101, partition_transfer_answer, PartitionTransferAnswer, 0)         \
-    X(STATS, 128, stats, Stats, 0)                                                                   \
+#define LQ_MESSAGE_TABLE(X)                                                                                        \
+    X(HELLO, 2, hello, Hello, 64)                                                                                  \
+    X(HELLO_ANSWER, 3, hello_answer, HelloAnswer, 64)                                                              \
+    X(BYE, 4, bye, Bye, 0)                   /* both ways; not answered */                                         \
+    X(HEARTBEAT, 6, heartbeat, Heartbeat, 0) /* both ways */                                                       \
+    X(HEARTBEAT_ANSWER, 7, heartbeat_answer, HeartbeatAnswer, 0)                                                   \
+    X(ERROR, 8, error, Error, 0) /* instead of any answer, or pushed when no request can be named */               \
+    X(METADATA, 16, metadata, Metadata, 4096)                                                                      \
+    X(METADATA_ANSWER, 17, metadata_answer, MetadataAnswer, 262144)                                                \
+    X(PRODUCE, 18, produce, Produce, 0) /* payload: a record batch */                                              \
+    X(PRODUCE_ANSWER, 19, produce_answer, ProduceAnswer, 0)                                                        \
+    X(SUBSCRIBE, 20, subscribe, Subscribe, 0)                                                                      \
+    X(SUBSCRIBE_ANSWER, 21, subscribe_answer, SubscribeAnswer, 64)                                                 \
+    X(UNSUBSCRIBE, 22, unsubscribe, Unsubscribe, 0)                                                                \
+    X(UNSUBSCRIBE_ANSWER, 23, unsubscribe_answer, UnsubscribeAnswer, 0)                                            \
+    X(CREDIT, 24, credit, Credit, 0)                                    /* not answered */                         \
+    X(DELIVER, 26, deliver, Deliver, LQ_DELIVER_GRANTS_MAX)             /* pushed; payload: the batch as stored */ \
+    X(SUBSCRIPTION_ENDED, 28, subscription_ended, SubscriptionEnded, 0) /* pushed */                               \
+    X(OFFSETS, 30, offsets, Offsets, 0)                                                                            \
+    X(OFFSETS_ANSWER, 31, offsets_answer, OffsetsAnswer, 0)                                                        \
+    X(SETTLE, 32, settle, Settle, LQ_SETTLE_ITEMS_MAX)                                                             \
+    X(SETTLE_ANSWER, 33, settle_answer, SettleAnswer, 0)                                                           \
+    X(COMMIT, 34, commit, Commit, 0)                                                                               \
+    X(COMMIT_ANSWER, 35, commit_answer, CommitAnswer, 0)                                                           \
+    X(GROUP_CREATE, 36, group_create, GroupCreate, 64)                                                             \
+    X(GROUP_CREATE_ANSWER, 37, group_create_answer, GroupCreateAnswer, 64)                                         \
+    X(GROUP_LIST, 38, group_list, GroupList, 0)                                                                    \
+    X(GROUP_LIST_ANSWER, 39, group_list_answer, GroupListAnswer, 1024)                                             \
+    X(GROUP_DESCRIBE, 40, group_describe, GroupDescribe, 0)                                                        \
+    X(GROUP_DESCRIBE_ANSWER, 41, group_describe_answer, GroupDescribeAnswer, 2048)                                 \
+    X(GROUP_DELETE, 42, group_delete, GroupDelete, 0)                                                              \
+    X(GROUP_DELETE_ANSWER, 43, group_delete_answer, GroupDeleteAnswer, 0)                                          \
+    X(GROUP_SEEK, 44, group_seek, GroupSeek, 0)                                                                    \
+    X(GROUP_SEEK_ANSWER, 45, group_seek_answer, GroupSeekAnswer, 0)                                                \
+    X(GROUP_ALTER, 50, group_alter, GroupAlter, 64)                                                                \
+    X(GROUP_ALTER_ANSWER, 51, group_alter_answer, GroupAlterAnswer, 64)                                            \
+    X(TOPIC_CREATE, 64, topic_create, TopicCreate, 256)                                                            \
+    X(TOPIC_CREATE_ANSWER, 65, topic_create_answer, TopicCreateAnswer, 0)                                          \
+    X(TOPIC_LIST, 66, topic_list, TopicList, 0)                                                                    \
+    X(TOPIC_LIST_ANSWER, 67, topic_list_answer, TopicListAnswer, 65536)                                            \
+    X(TOPIC_DESCRIBE, 68, topic_describe, TopicDescribe, 0)                                                        \
+    X(TOPIC_DESCRIBE_ANSWER, 69, topic_describe_answer, TopicDescribeAnswer, 65536)                                \
+    X(TOPIC_DELETE, 70, topic_delete, TopicDelete, 0)                                                              \
+    X(TOPIC_DELETE_ANSWER, 71, topic_delete_answer, TopicDeleteAnswer, 0)                                          \
+    X(CLUSTER_STATUS, 96, cluster_status, ClusterStatus, 0)                                                        \
+    X(CLUSTER_STATUS_ANSWER, 97, cluster_status_answer, ClusterStatusAnswer, 131072)                               \
+    X(NODE_REPLACE, 98, node_replace, NodeReplace, 0)                                                              \
+    X(NODE_REPLACE_ANSWER, 99, node_replace_answer, NodeReplaceAnswer, 0)                                          \
+    X(PARTITION_TRANSFER, 100, partition_transfer, PartitionTransfer, 0)                                           \
+    X(PARTITION_TRANSFER_ANSWER, 101, partition_transfer_answer, PartitionTransferAnswer, 0)                       \
+    X(STATS, 128, stats, Stats, 0)                                                                                 \
     X(STATS_ANSWER, 129, stats_answer, StatsAnswer, 65536)
 
 enum lq_message_type {
