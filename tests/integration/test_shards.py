@@ -215,6 +215,22 @@ class ShardsTest(unittest.TestCase):
             log = (c.folder / "cluster" / f"n{node}" / "log").read_text()
             self.assertEqual(log.count('msg="another number of shards is taken over"'), 5)
 
+    def test_shards_clients_follow_to_another_number(self):
+        c = self.start(1)
+        c.lightq("topic", "create", "t", "--partitions", 8)
+        producer = c.start_lightq("produce", "t", "--count", 60000, "--size", 100, "--rate", 6000,
+                                  "--acked", c.folder / "acked")
+        consumer = c.start_lightq("consume", "t", "--from", "start", "--count", 60000, "--log", c.folder / "log")
+        c.wait_acked("acked", 10000, producer)
+
+        self.restart_with(4)
+        c.finish(producer)
+        c.finish(consumer)
+
+        self.assertEqual(c.acked_lines("acked"), 60000)
+        c.check(["acked"], ["log"])
+        c.lightq("verify", "--acked", c.folder / "acked")
+
     def test_shards_killed_while_another_number_is_taken_over(self):
         c = self.start(1, nodes=1)
         c.lightq("topic", "create", "t", "--partitions", 16)

@@ -222,6 +222,21 @@ static void test_load_damaged_file_is_corrupt(void **state)
     assert_int_equal(lq_identity_load(io, 2, &back, &err), LIGHTQ_ECORRUPT);
 }
 
+static void test_load_shards_that_no_node_has_is_corrupt(void **state)
+{
+    static const uint32_t NUMBERS[] = {0, LQ_SHARDS_MAX + 1, UINT32_MAX};
+    struct lq_io *io = lq_io_mem_io(*state);
+    struct lq_identity identity = promised(1);
+    struct lq_identity back;
+    struct lq_err err;
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof NUMBERS[0]; i++) {
+        identity.shards = NUMBERS[i];
+        assert_int_equal(lq_identity_store(io, &identity, &err), LIGHTQ_OK);
+
+        assert_int_equal(lq_identity_load(io, 2, &back, &err), LIGHTQ_ECORRUPT);
+    }
+}
+
 /* Every byte of a good file changed, with a crc that fits. */
 static void test_decode_changed_bytes_never_pass_unsound(void **state)
 {
@@ -267,6 +282,7 @@ int main(void)
         CASE(test_store_power_cut_leaves_old_or_new),
         CASE(test_store_failed_write_is_told),
         CASE(test_load_damaged_file_is_corrupt),
+        CASE(test_load_shards_that_no_node_has_is_corrupt),
         cmocka_unit_test(test_decode_changed_bytes_never_pass_unsound),
     };
     return cmocka_run_group_tests_name("identity", tests, NULL, NULL);
