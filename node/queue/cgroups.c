@@ -121,7 +121,7 @@ static void apply_delete(struct lq_cgroups *cgroups, struct lq_cgroup *cgroup)
     lq_cgroup_free(cgroup);
 }
 
-static uint64_t group_of(const struct lq_command *command)
+uint64_t lq_cgroups_number_of(const struct lq_command *command)
 {
     switch (command->type) {
     case LQ_COMMAND_GROUP_DELETE:
@@ -182,7 +182,7 @@ lightq_status lq_cgroups_apply(struct lq_cgroups *cgroups, const struct lq_comma
     if (command->type == LQ_COMMAND_GROUP_CREATE) {
         return apply_create(cgroups, &command->group_create, at, result);
     }
-    struct lq_cgroup *cgroup = lq_cgroups_find(cgroups, group_of(command));
+    struct lq_cgroup *cgroup = lq_cgroups_find(cgroups, lq_cgroups_number_of(command));
     if (cgroup == NULL) {
         result->status = LIGHTQ_ENOTFOUND;
         return LIGHTQ_OK;

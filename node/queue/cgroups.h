@@ -21,6 +21,8 @@ void lq_cgroups_deinit(struct lq_cgroups *cgroups); /* zeroed is initialised; so
 struct lq_cgroup *lq_cgroups_find(const struct lq_cgroups *cgroups, uint64_t number);                    /* or NULL */
 struct lq_cgroup *lq_cgroups_find_name(const struct lq_cgroups *cgroups, const char *name, size_t size); /* or NULL */
 
+/* The number of the group that a command of groups is for; 0: it makes one. */
+uint64_t lq_cgroups_number_of(const struct lq_command *command);
 /* Applies a command of groups; @at->holes_max is not looked at. *result is what it came to, the same on every replica.
  * Given back is only what must stop the replica: ENOMEM. */
 lightq_status lq_cgroups_apply(struct lq_cgroups *cgroups, const struct lq_command *command,

@@ -83,7 +83,20 @@ static uint64_t stamp(const struct lq_partition *partition)
     return now_ms > partition->tail.timestamp_ms ? now_ms : partition->tail.timestamp_ms;
 }
 
-/* Proposes a command without messages. */
+lightq_status lq_intake_propose(struct lq_partition *partition, const uint8_t *bytes, size_t size, uint64_t *index)
+{
+    const struct iovec payload = {.iov_base = (void *)bytes, .iov_len = size};
+    const struct lq_proposal proposal = {.payload = &payload,
+                                         .payload_count = 1,
+                                         .base_offset = partition->tail.next_offset,
+                                         .timestamp_ms = stamp(partition)};
+    lightq_status status = partition->options.port->submit(partition->options.port_owner, &proposal, index);
+    if (status == LIGHTQ_OK && partition->leading) { /* not leading: lost inside the call, and the tail with it */
+        partition->tail.timestamp_ms = proposal.timestamp_ms;
+    }
+    return status;
+}
+
 static lightq_status propose_command(struct lq_partition *partition, const struct lq_command *command, uint64_t *index)
 {
     struct lq_writer writer;
@@ -91,15 +104,7 @@ static lightq_status propose_command(struct lq_partition *partition, const struc
     lq_command_encode(command, &writer);
     lightq_status status = writer.status;
     if (status == LIGHTQ_OK) {
-        const struct iovec payload = {.iov_base = writer.bytes, .iov_len = writer.size};
-        const struct lq_proposal proposal = {.payload = &payload,
-                                             .payload_count = 1,
-                                             .base_offset = partition->tail.next_offset,
-                                             .timestamp_ms = stamp(partition)};
-        status = partition->options.port->submit(partition->options.port_owner, &proposal, index);
-        if (status == LIGHTQ_OK) {
-            partition->tail.timestamp_ms = proposal.timestamp_ms;
-        }
+        status = lq_intake_propose(partition, writer.bytes, writer.size, index);
     }
     lq_writer_deinit(&writer);
     return status;

@@ -12,8 +12,8 @@
 
 /* ---- life */
 
-/* Nothing is leased, delayed or gathered, and delivery begins at the floor. Consumers stay, with nothing. */
-static void begin(struct lq_leases *leases)
+/* Nothing is leased, delayed or gathered. Consumers stay, with nothing. The group may be gone. */
+static void clear(struct lq_leases *leases)
 {
     while (leases->first_extent != LQ_POOL_NONE) {
         struct lq_lease_extent *extent = lq_lease_extent_at(leases, leases->first_extent);
@@ -27,8 +27,14 @@ static void begin(struct lq_leases *leases)
     lq_offset_map_deinit(&leases->block_of_number);
     lq_lease_keys_deinit(&leases->keys);
     leases->ready_count = leases->delay_count = leases->range_count = leases->failure_count = 0;
-    leases->ranges_written = leases->failures_written = 0;
+    leases->ranges_written = leases->failures_written = leases->failing = 0;
     leases->held = leases->settling = leases->returned = 0;
+}
+
+/* Delivery begins at the floor. */
+static void begin(struct lq_leases *leases)
+{
+    clear(leases);
     leases->generation = leases->cgroup->generation;
     leases->missed_end = leases->cgroup->missed_end;
     leases->cursor = leases->cgroup->settled.floor;
@@ -59,13 +65,18 @@ void lq_leases_free(struct lq_leases *leases)
     if (leases == NULL) {
         return;
     }
-    begin(leases);
+    clear(leases);
     lq_pool_deinit(&leases->consumers);
     free(leases->ready);
     free(leases->delays);
     free(leases->ranges);
     free(leases->failures);
     free(leases);
+}
+
+uint64_t lq_leases_generation(const struct lq_leases *leases)
+{
+    return leases->generation;
 }
 
 /* ---- consumers */

@@ -42,6 +42,9 @@ lightq_status lq_leases_new(const struct lq_cgroup *cgroup, uint64_t now_us, uin
 /* Consumers need not leave first; they are gone with it. NULL is allowed. */
 void lq_leases_free(struct lq_leases *leases);
 
+/* That of the group as it was looked at last: another one than before lq_leases_changed() when the group was moved. */
+uint64_t lq_leases_generation(const struct lq_leases *leases);
+
 /* ---- consumers */
 
 #define LQ_LEASE_NOBODY UINT32_MAX
@@ -153,7 +156,7 @@ struct lq_settle_counts {
 lightq_status lq_leases_settle(struct lq_leases *leases, lq_lease_consumer consumer, const struct lq_settle_item *item,
                                uint64_t end, uint64_t now_us, struct lq_settle_counts *counts) LQ_MUST_CHECK;
 
-/* Lets leases expire: their messages failed, and that is gathered. OK | ENOMEM: call it again. */
+/* Lets leases expire (their messages failed, and that is gathered) and delays end. OK | ENOMEM: call it again. */
 lightq_status lq_leases_tick(struct lq_leases *leases, uint64_t now_us) LQ_MUST_CHECK;
 /* When lq_leases_tick or lq_leases_next has something to do by time; UINT64_MAX: never. */
 uint64_t lq_leases_deadline_us(const struct lq_leases *leases);
@@ -167,9 +170,8 @@ lightq_status lq_leases_propose(struct lq_leases *leases, size_t limit, struct l
 /* What lq_leases_propose wrote last is in the log. */
 void lq_leases_proposed(struct lq_leases *leases);
 
-/* A SETTLE of this group was applied; the group shows it. OK | ENOMEM (drop the leases, and make them again). */
-lightq_status lq_leases_applied(struct lq_leases *leases, const struct lq_cgroup_settle *settle,
-                                uint64_t now_us) LQ_MUST_CHECK;
+/* A SETTLE of this group was applied; the group shows it. */
+void lq_leases_applied(struct lq_leases *leases, const struct lq_cgroup_settle *settle, uint64_t now_us);
 /* The group was changed in another way (trimmed, moved, altered, dead letters done): looks at it again. After a seek
  * every lease is gone; results that were gathered are dropped. */
 void lq_leases_changed(struct lq_leases *leases, uint64_t now_us);

@@ -8,8 +8,7 @@
 
 /* ---- what is next */
 
-/* What was delayed and is due becomes ready. Without memory it stays delayed, and is looked at again next time. */
-static void take_due(struct lq_leases *leases, uint64_t now_us)
+void lq_lease_take_due(struct lq_leases *leases, uint64_t now_us)
 {
     while (lq_lease_delay_due(leases) <= now_us && lq_lease_block_reserve(leases, 1) == LIGHTQ_OK) {
         uint64_t offset = lq_lease_delay_pop(leases).offset;
@@ -81,9 +80,10 @@ static uint64_t move_cursor(struct lq_leases *leases, uint64_t end, uint64_t now
             if (due_us <= now_us) {
                 return at;
             }
-            if (lq_lease_delay(leases, at, due_us) != LIGHTQ_OK) {
+            if (lq_lease_delay_reserve(leases, 1) != LIGHTQ_OK) {
                 return end; /* without memory it is looked at again next time */
             }
+            lq_lease_delay(leases, at, due_us);
         }
         leases->cursor++;
     }
@@ -112,7 +112,7 @@ enum lq_lease_state lq_leases_next(struct lq_leases *leases, uint64_t end, uint6
         leases->wake_all = false;
         lq_lease_keys_each_below(&leases->keys, UINT64_MAX, wake_one, leases);
     }
-    take_due(leases, now_us);
+    lq_lease_take_due(leases, now_us);
     uint64_t offset = lq_lease_first_ready(leases);
     bool is_new = offset == UINT64_MAX;
     if (is_new) {
@@ -239,7 +239,7 @@ static enum outcome pass_one(struct taking *taking, uint64_t offset)
     if (failure != NULL && failure->dead) {
         return PASSED;
     }
-    if (lq_lease_block_reserve(leases, 1) != LIGHTQ_OK) {
+    if (lq_lease_block_reserve(leases, 1) != LIGHTQ_OK || lq_lease_delay_reserve(leases, 1) != LIGHTQ_OK) {
         return NO_MEMORY;
     }
     bool settling = is_settling(leases, offset);
@@ -256,11 +256,11 @@ static enum outcome pass_one(struct taking *taking, uint64_t offset)
     }
     enum outcome outcome = PASSED;
     if (due_us > taking->now_us) {
-        outcome = lq_lease_delay(leases, offset, due_us) == LIGHTQ_OK ? PASSED : NO_MEMORY;
+        lq_lease_delay(leases, offset, due_us);
     } else {
         outcome = grant_one(taking, offset);
     }
-    if (key_ordered && (outcome == FULL || outcome == NO_MEMORY)) { /* it is looked at again: not passed yet */
+    if (key_ordered && outcome == FULL) { /* it is looked at again: not passed yet */
         uint64_t next;
         (void)lq_lease_keys_leave(&leases->keys, offset, &next);
     }

@@ -81,6 +81,7 @@ struct lq_leases {
     uint32_t range_count, range_capacity, ranges_written;
     struct lq_settle_failure *failures;
     uint32_t failure_count, failure_capacity, failures_written;
+    uint32_t failing; /* failures gathered or proposed: there is room for as many delays */
 
     uint32_t held, settling, returned;
     uint64_t redelivered;
@@ -132,8 +133,10 @@ uint64_t lq_lease_first_ready(struct lq_leases *leases);
 void lq_lease_set_settling(struct lq_leases *leases, struct lq_lease_block *block, uint64_t bits);
 void lq_lease_clear_settling(struct lq_leases *leases, struct lq_lease_block *block, uint64_t bits);
 
-/* It is to be delivered again at @due_us. OK | ENOMEM. */
-lightq_status lq_lease_delay(struct lq_leases *leases, uint64_t offset, uint64_t due_us) LQ_MUST_CHECK;
+/* Room for @more delays, beside those of the failures on their way. OK | ENOMEM. */
+lightq_status lq_lease_delay_reserve(struct lq_leases *leases, uint32_t more) LQ_MUST_CHECK;
+/* It is to be delivered again at @due_us. Its room was reserved. */
+void lq_lease_delay(struct lq_leases *leases, uint64_t offset, uint64_t due_us);
 /* When the first of them is due; UINT64_MAX: none is delayed. */
 uint64_t lq_lease_delay_due(const struct lq_leases *leases);
 struct lq_lease_delay lq_lease_delay_pop(struct lq_leases *leases);
@@ -162,6 +165,11 @@ static inline bool lq_lease_has_credit(const struct lq_lease_place *place)
 }
 /* Takes from @consumer's credit, and the turn goes to the next. */
 void lq_lease_charge(struct lq_leases *leases, uint32_t consumer, uint64_t messages, uint64_t bytes);
+
+/* ---- lease_deliver.c */
+
+/* What was delayed and is due becomes ready. Without memory it stays delayed, and is looked at again next time. */
+void lq_lease_take_due(struct lq_leases *leases, uint64_t now_us);
 
 /* ---- lease_settle.c */
 

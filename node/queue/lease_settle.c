@@ -45,8 +45,10 @@ static lightq_status reserve_ranges(struct lq_leases *leases, uint64_t more)
 
 static lightq_status reserve_failures(struct lq_leases *leases, uint64_t more)
 {
-    return reserve((void **)&leases->failures, &leases->failure_capacity, leases->failure_count, more,
-                   sizeof *leases->failures);
+    lightq_status status = lq_lease_delay_reserve(leases, (uint32_t)more);
+    return status != LIGHTQ_OK ? status
+                               : reserve((void **)&leases->failures, &leases->failure_capacity, leases->failure_count,
+                                         more, sizeof *leases->failures);
 }
 
 static void gather_range(struct lq_leases *leases, uint64_t first, uint64_t count)
@@ -84,6 +86,7 @@ static void gather_failure(struct lq_leases *leases, uint64_t offset, uint8_t re
     lq_lease_set_settling(leases, block, bit);
     lq_lease_keys_wait(&leases->keys, offset); /* it keeps back those of its key from now on */
     lq_lease_keys_delay(&leases->keys, offset, true);
+    leases->failing++;
     leases->failures[leases->failure_count++] =
         (struct lq_settle_failure){.offset = offset,
                                    .delivery = lq_cgroup_failed(leases->cgroup, offset) + 1,
@@ -124,6 +127,7 @@ lightq_status lq_leases_tick(struct lq_leases *leases, uint64_t now_us)
             return status;
         }
     }
+    lq_lease_take_due(leases, now_us);
     return LIGHTQ_OK;
 }
 
@@ -473,7 +477,7 @@ static void applied_bits(struct lq_leases *leases, uint64_t base, uint64_t bits)
 }
 
 /* A failure was applied: it is dead, or comes again, now or later. */
-static lightq_status applied_failure(struct lq_leases *leases, uint64_t offset, uint64_t now_us)
+static void applied_failure(struct lq_leases *leases, uint64_t offset, uint64_t now_us)
 {
     struct lq_lease_block *block = lq_lease_block_find(leases, offset);
     uint64_t base = offset - offset % LQ_LEASE_BLOCK;
@@ -481,7 +485,7 @@ static lightq_status applied_failure(struct lq_leases *leases, uint64_t offset, 
     bool was_settling = block != NULL && (block->settling & bit) != 0;
     const struct lq_failure *failure = lq_failures_find(&leases->cgroup->failures, offset);
     bool is_dead = failure != NULL && failure->dead;
-    lightq_status status = LIGHTQ_OK;
+    leases->failing -= leases->failing > 0;
     if (was_settling) {
         lq_lease_clear_settling(leases, block, bit);
     }
@@ -490,7 +494,7 @@ static lightq_status applied_failure(struct lq_leases *leases, uint64_t offset, 
     } else if (was_settling && offset < leases->cursor) {
         if (failure != NULL && failure->delay_ms > 0) {
             lq_lease_keys_wait(&leases->keys, offset);
-            status = lq_lease_delay(leases, offset, now_us + (uint64_t)failure->delay_ms * US_PER_MS);
+            lq_lease_delay(leases, offset, now_us + (uint64_t)failure->delay_ms * US_PER_MS);
             lq_lease_wake_line(leases, offset); /* others of its line may have waited for it to fail */
         } else {
             lq_lease_keys_delay(&leases->keys, offset, false);
@@ -501,17 +505,15 @@ static lightq_status applied_failure(struct lq_leases *leases, uint64_t offset, 
     if (block != NULL) {
         lq_lease_block_release(leases, block);
     }
-    return status;
 }
 
-lightq_status lq_leases_applied(struct lq_leases *leases, const struct lq_cgroup_settle *settle, uint64_t now_us)
+void lq_leases_applied(struct lq_leases *leases, const struct lq_cgroup_settle *settle, uint64_t now_us)
 {
     struct lq_settle_reader reader = lq_settle_reader_of(settle);
     struct lq_settle_range range;
     struct lq_settle_failure failure;
-    lightq_status status = LIGHTQ_OK;
     if (settle->generation != leases->generation) {
-        return LIGHTQ_OK; /* the group was moved since: everything was looked at then */
+        return; /* the group was moved since: everything was looked at then */
     }
     while (lq_settle_next_range(&reader, &range)) {
         uint64_t end = range.first + range.count;
@@ -519,8 +521,7 @@ lightq_status lq_leases_applied(struct lq_leases *leases, const struct lq_cgroup
             applied_bits(leases, base, lq_lease_bits(base, range.first, end));
         }
     }
-    while (status == LIGHTQ_OK && lq_settle_next_failure(&reader, &failure)) {
-        status = applied_failure(leases, failure.offset, now_us);
+    while (lq_settle_next_failure(&reader, &failure)) {
+        applied_failure(leases, failure.offset, now_us);
     }
-    return status;
 }

@@ -245,18 +245,30 @@ static void delay_down(struct lq_leases *leases, uint32_t at, struct lq_lease_de
     leases->delays[at] = moved;
 }
 
-lightq_status lq_lease_delay(struct lq_leases *leases, uint64_t offset, uint64_t due_us)
+lightq_status lq_lease_delay_reserve(struct lq_leases *leases, uint32_t more)
 {
     lq_lease_delay_tidy(leases);
-    if (leases->delay_count == leases->delay_capacity) {
-        uint32_t capacity = leases->delay_capacity == 0 ? TIDY_MIN : leases->delay_capacity * 2;
-        struct lq_lease_delay *delays = realloc(leases->delays, capacity * sizeof *delays);
-        if (delays == NULL) {
-            return LIGHTQ_ENOMEM;
-        }
-        leases->delays = delays;
-        leases->delay_capacity = capacity;
+    uint64_t needed = (uint64_t)leases->delay_count + leases->failing + more;
+    if (needed <= leases->delay_capacity) {
+        return LIGHTQ_OK;
     }
+    uint64_t capacity = leases->delay_capacity == 0 ? TIDY_MIN : leases->delay_capacity;
+    while (capacity < needed) {
+        capacity *= 2;
+    }
+    struct lq_lease_delay *delays =
+        capacity > UINT32_MAX / 2 ? NULL : realloc(leases->delays, capacity * sizeof *delays);
+    if (delays == NULL) {
+        return LIGHTQ_ENOMEM;
+    }
+    leases->delays = delays;
+    leases->delay_capacity = (uint32_t)capacity;
+    return LIGHTQ_OK;
+}
+
+void lq_lease_delay(struct lq_leases *leases, uint64_t offset, uint64_t due_us)
+{
+    assert(leases->delay_count < leases->delay_capacity);
     uint32_t at = leases->delay_count++;
     while (at > 0 && leases->delays[(at - 1) / 2].due_us > due_us) {
         leases->delays[at] = leases->delays[(at - 1) / 2];
@@ -264,7 +276,6 @@ lightq_status lq_lease_delay(struct lq_leases *leases, uint64_t offset, uint64_t
     }
     leases->delays[at] = (struct lq_lease_delay){.due_us = due_us, .offset = offset};
     lq_lease_keys_delay(&leases->keys, offset, true);
-    return LIGHTQ_OK;
 }
 
 uint64_t lq_lease_delay_due(const struct lq_leases *leases)

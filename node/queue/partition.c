@@ -45,12 +45,14 @@ static unsigned events_of(const struct lq_partition *partition, const struct lq_
     case LQ_COMMAND_GROUP_CREATE:
     case LQ_COMMAND_GROUP_DELETE:
     case LQ_COMMAND_GROUP_SEEK:
-    case LQ_COMMAND_COMMIT:
-    case LQ_COMMAND_SETTLE:
-    case LQ_COMMAND_DONE:
     case LQ_COMMAND_GROUP_ALTER:
     case LQ_COMMAND_GROUP_DLQ:
         return LQ_PARTITION_GROUPS;
+    case LQ_COMMAND_COMMIT:
+    case LQ_COMMAND_SETTLE:
+    case LQ_COMMAND_DONE:
+        break; /* who delivers watches its group (partition_groups.h), so that a hundred groups do not wake each other
+                */
     }
     return 0;
 }
@@ -61,6 +63,7 @@ static void step_down(struct lq_partition *partition, lightq_status status)
     partition->leading = false;
     partition->in_machine++;
     lq_intake_drop(partition, status);
+    lq_group_desk_drop(partition, status);
     partition->in_machine--;
 }
 
@@ -82,6 +85,7 @@ lightq_status lq_partition_apply(struct lq_partition *partition, const struct lq
     partition->trim_stale |= (events & LQ_PARTITION_TRIMMED) != 0;
     partition->in_machine++;
     lq_intake_applied(partition, entry, &command);
+    lq_group_desk_applied(partition, entry, &command);
     partition->in_machine--;
     note(partition, events);
     return LIGHTQ_OK;
@@ -270,7 +274,8 @@ void lq_partition_free(struct lq_partition *partition)
     step_down(partition, LIGHTQ_ECLOSED);
     partition->stopped = true; /* what callbacks hand in now is refused */
     lq_intake_turn(partition);
-    assert(partition->waiting == 0);
+    lq_group_desk_turn(partition);
+    assert(partition->waiting == 0 && partition->desk.waiting == 0);
     while (partition->watchers != NULL) {
         struct lq_partition_watcher *watcher = partition->watchers;
         lq_partition_unwatch(watcher);
@@ -288,6 +293,7 @@ void lq_partition_set_group(struct lq_partition *partition, struct lq_group *gro
 void lq_partition_turn(struct lq_partition *partition)
 {
     partition->woken = false;
+    lq_group_desk_turn(partition); /* results first: they make room */
     lq_intake_turn(partition);
     tell_watchers(partition);
     if (lq_partition_needs_turn(partition)) {
@@ -297,7 +303,8 @@ void lq_partition_turn(struct lq_partition *partition)
 
 bool lq_partition_needs_turn(const struct lq_partition *partition)
 {
-    return lq_intake_needs_turn(partition) || (partition->events != 0 && partition->watchers != NULL);
+    return lq_intake_needs_turn(partition) || lq_group_desk_needs_turn(partition) ||
+           (partition->events != 0 && partition->watchers != NULL);
 }
 
 void lq_partition_set_config(struct lq_partition *partition, const struct lq_id *topic, uint32_t number,

@@ -126,7 +126,7 @@ enum lq_partition_event {
     LQ_PARTITION_CONFIGURED = 8,
     LQ_PARTITION_STOPPED = 16,
     LQ_PARTITION_RELOADED = 32, /* the state was replaced by a checkpoint: start and end may have jumped */
-    LQ_PARTITION_GROUPS = 128,  /* a consumer group was changed, or can be delivered to again (partition_groups.h) */
+    LQ_PARTITION_GROUPS = 128,  /* a consumer group was made, deleted, moved or altered */
     LQ_PARTITION_CLOSED = 64,   /* it is about to be freed; the watcher has been taken off the list already */
 };
 

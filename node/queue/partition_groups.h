@@ -35,7 +35,8 @@ struct lq_group_request {
     struct lq_cgroup_result result; /* given */
     /* Internal. */
     struct lq_group_request *next;
-    uint64_t index, term;
+    uint64_t index;
+    lightq_status final; /* when it was decided */
 };
 
 /* Hands in a change. OK: request->cb runs once. Anything else: it never runs, nothing was proposed:
@@ -45,23 +46,39 @@ lightq_status lq_partition_group_change(struct lq_partition *partition, struct l
 
 /* ---- pipeline groups, while leading */
 
-/* The leases of group @number, made when they are not there. Valid until LQ_PARTITION_LEADERSHIP (not leading any
- * more), RELOADED or CLOSED is told, or LQ_PARTITION_GROUPS with the group gone: consumers forget them then and do not
- * leave. In all of these the leases are freed before watchers are told. OK | ENOTLEADER | ESTOPPED | ENOTFOUND | EINVAL
- * (not a pipeline group) | ENOMEM.
+/* The leases of group @number, made when they are not there. They are freed, before anybody is told, when this replica
+ * stops leading (watchers of the partition are told LQ_PARTITION_LEADERSHIP), its state is replaced (_RELOADED), it is
+ * freed (_CLOSED), or the group is deleted (_GROUPS): consumers forget them then and do not leave. OK | ENOTLEADER |
+ * ESTOPPED | ENOTFOUND | EINVAL (not a pipeline group) | ENOMEM.
  *
  * The caller uses lq_leases_join, _leave, _credit, _next, _take, and the looking functions directly, and settles
- * through lq_partition_settle; ticking, proposing and applying is done here. After _leave and _join it calls
- * lq_partition_group_touch. */
+ * through lq_partition_settle; ticking, proposing and applying is done here. After a seek (the group's generation is
+ * another one) every lease is gone and consumers stay, with their credit. */
 lightq_status lq_partition_leases(struct lq_partition *partition, uint64_t number,
                                   struct lq_leases **leases) LQ_MUST_CHECK;
-/* Its leases were used in a way that may have gathered results: they are proposed in the next turn. */
-void lq_partition_group_touch(struct lq_partition *partition);
+/* After lq_leases_leave, which may have gathered failures: they are proposed in the next turn. */
+void lq_partition_group_touch(struct lq_partition *partition, uint64_t number);
+
+/* Told in lq_partition_turn() when messages of that group may be deliverable that were not before, for another reason
+ * than new ones (LQ_PARTITION_APPLIED): results were applied, leases or delays have ended, the group was changed.
+ * Embedded by the caller; may be removed at any time, also by its own callback, and is off the list by itself when the
+ * leases are freed. */
+struct lq_group_watcher {
+    void (*cb)(struct lq_group_watcher *watcher);
+    void *data;
+    /* Internal. */
+    struct lq_partition *partition;
+    struct lq_group_hub *hub; /* NULL: on no list */
+    struct lq_group_watcher *next, *previous;
+};
+/* @number's leases are there: lq_partition_leases gave them. */
+void lq_partition_group_watch(struct lq_partition *partition, uint64_t number, struct lq_group_watcher *watcher);
+void lq_partition_group_unwatch(struct lq_group_watcher *watcher); /* harmless when it is not on a list */
 
 struct lq_settle_request;
 
-/* As lq_group_request_cb. OK: what was taken is settled (or its failure counted) on a majority; EFENCED and ENOTFOUND:
- * the group was moved or deleted before that, nothing was. */
+/* As lq_group_request_cb. OK: what was taken is settled (or its failure counted) on a majority. EFENCED, ENOTFOUND: the
+ * group was moved or deleted before all of it was applied. ELIMIT: some of it was refused, and is delivered again. */
 typedef void (*lq_settle_request_cb)(struct lq_settle_request *request, lightq_status status);
 
 /* Results of one consumer. Belongs to the caller, pinned until cb; the items only during the call. */
@@ -75,8 +92,8 @@ struct lq_settle_request {
     struct lq_settle_counts counts; /* given by the call: what was decided about each message, by number */
     /* Internal. */
     struct lq_settle_request *next;
-    uint64_t ticket;
-    uint32_t moved; /* commands that the answer waits for were applied, but to a group that had been moved */
+    uint64_t index; /* of the entry it waits for */
+    lightq_status result;
 };
 /* OK: request->cb runs once, later, when everything that was taken or waited for is applied (in the next turn when that
  * is nothing). Anything else: it never runs: ENOTLEADER | ESTOPPED | ENOTFOUND | EFENCED (another generation) | EINVAL
@@ -85,7 +102,7 @@ lightq_status lq_partition_settle(struct lq_partition *partition, struct lq_sett
 
 /* Monotonic microseconds of the next lq_partition_groups_tick; UINT64_MAX: none. */
 uint64_t lq_partition_groups_deadline_us(const struct lq_partition *partition);
-/* Lets leases expire. Watchers are told LQ_PARTITION_GROUPS in the next turn when something can be delivered again. */
+/* Lets leases and delays end. */
 void lq_partition_groups_tick(struct lq_partition *partition);
 
 #endif

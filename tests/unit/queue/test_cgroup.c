@@ -679,6 +679,33 @@ static lightq_status load(const uint8_t *bytes, size_t size)
     return status;
 }
 
+/* What nodes wrote before there were consumer groups. */
+static void test_state_of_older_versions_has_no_groups(void **state)
+{
+    (void)state;
+    struct world *world = world_new(1);
+    append(world, 7);
+    struct lq_writer writer = state_bytes(&world->states[0]);
+    size_t size = writer.size - 4; /* without the number of groups */
+    for (uint16_t version = 1; version <= 2; version++) {
+        struct lq_queue_state loaded;
+        lq_put_u16(writer.bytes + 4, version);
+        lq_put_u32(writer.bytes + size - 4, lq_crc32c(0, writer.bytes, size - 4));
+        lq_queue_state_init(&loaded);
+
+        assert_int_equal(lq_queue_state_load(&loaded, writer.bytes, size), LIGHTQ_OK);
+
+        assert_int_equal(loaded.end_offset, 7);
+        assert_int_equal(loaded.cgroups.count, 0);
+        struct lq_writer again = state_bytes(&loaded);
+        assert_int_equal(again.size, size + 4);
+        lq_writer_deinit(&again);
+        lq_queue_state_deinit(&loaded);
+    }
+    lq_writer_deinit(&writer);
+    world_free(world);
+}
+
 static void test_cgroups_load_of_changed_bytes_is_never_a_crash(void **state)
 {
     (void)state;
@@ -773,6 +800,7 @@ int main(void)
         cmocka_unit_test(test_cgroup_trimmed_over_is_told_how_much_it_missed),
         cmocka_unit_test(test_cgroup_over_the_number_is_elimit),
         cmocka_unit_test(test_cgroup_options_out_of_range_are_einval),
+        cmocka_unit_test(test_state_of_older_versions_has_no_groups),
         cmocka_unit_test(test_cgroups_load_of_changed_bytes_is_never_a_crash),
         cmocka_unit_test(test_cgroups_load_out_of_memory_is_enomem),
         cmocka_unit_test(test_command_cut_or_changed_is_refused_or_another_one),
