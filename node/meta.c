@@ -674,6 +674,9 @@ lightq_status lq_meta_new(const struct lq_meta_options *options, const struct lq
     take_options(meta, options);
     meta->events = *events;
     meta->owner = owner;
+    /* Answers to the process before must not find requests of this one. */
+    meta->requests.next_correlation = lq_clock_random_u64(options->clock);
+    meta->inspections.next_correlation = lq_clock_random_u64(options->clock);
     *out = meta;
     return LIGHTQ_OK;
 }
