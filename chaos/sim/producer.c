@@ -7,6 +7,7 @@
 #include "chaos/sim/world.h"
 #include "client/base/crc.h"
 #include "client/wire/batch.h"
+#include "client/wire/produced.h"
 
 enum {
     STEP_US = 25000,
@@ -25,40 +26,6 @@ enum {
     VALUE_LARGE = 16000,
     ONE_AT_ONCE_PERCENT = 60, /* else as many batches as may be in flight */
 };
-
-/* What an answer says of the batch it answers: client/lib/sender_answer.c. */
-enum verdict { STORED, REFUSED, NOT_NOW, NOT_KNOWN, GAP };
-
-static enum verdict judge(lightq_status status)
-{
-    switch (status) {
-    case LIGHTQ_OK:
-    case LIGHTQ_EDUPLICATE:
-        return STORED;
-    case LIGHTQ_EOUTOFSEQUENCE:
-        return GAP;
-    case LIGHTQ_ENOTLEADER:
-    case LIGHTQ_ENOLEADER:
-    case LIGHTQ_EBUSY:
-    case LIGHTQ_ENOTREADY:
-    case LIGHTQ_ELIMIT:
-    case LIGHTQ_ENOTFOUND:
-        return NOT_NOW;
-    case LIGHTQ_EINVAL:
-    case LIGHTQ_ENOSPC:
-    case LIGHTQ_EPROTO:
-    case LIGHTQ_EVERSION:
-    case LIGHTQ_ETOOBIG:
-    case LIGHTQ_EFENCED:
-    case LIGHTQ_EAUTH:
-    case LIGHTQ_ENAME:
-    case LIGHTQ_EUNSUPPORTED:
-    case LIGHTQ_EEXPECTED:
-        return REFUSED;
-    default:
-        return NOT_KNOWN;
-    }
-}
 
 static struct world *world_of_producer(const struct producer *producer)
 {
@@ -211,11 +178,10 @@ static void on_answer(struct producer *producer, struct batch *batch, const Ligh
 {
     struct world *world = world_of_producer(producer);
     lightq_status status = (lightq_status)answer->status;
-    enum verdict verdict = judge(status);
     batch->state = BATCH_WAITING;
     batch->correlation = 0;
-    switch (verdict) {
-    case STORED:
+    switch (lq_produced_says(status)) {
+    case LQ_PRODUCED_STORED:
         if (status == LIGHTQ_OK) {
             const struct truth_batch said = {.offset = answer->base_offset,
                                              .producer = producer->id,
@@ -227,14 +193,14 @@ static void on_answer(struct producer *producer, struct batch *batch, const Ligh
         note_stored(producer, batch, answer);
         remove_batch(producer, batch);
         return;
-    case REFUSED:
+    case LQ_PRODUCED_REFUSED:
         batch->rejections++;
         if (status == LIGHTQ_EFENCED) {
             sim_fail(world->sim, "producer p%u is fenced in its newest epoch %u", producer->number, producer->epoch);
         }
         give_up(producer, batch);
         return;
-    case GAP:
+    case LQ_PRODUCED_GAP:
         batch->rejections++;
         if (batch != &producer->batches[0]) {
             return; /* the one before it decides */
@@ -245,10 +211,10 @@ static void on_answer(struct producer *producer, struct batch *batch, const Ligh
         }
         on_gap(producer);
         return;
-    case NOT_NOW:
+    case LQ_PRODUCED_NOT_NOW:
         batch->rejections++;
         break;
-    case NOT_KNOWN:
+    case LQ_PRODUCED_NOT_KNOWN:
         break;
     }
     if (status == LIGHTQ_EBUSY || status == LIGHTQ_ELIMIT) {

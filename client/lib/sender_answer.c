@@ -4,48 +4,7 @@
 
 #include <string.h>
 
-/* What an answer says of the batch it answers. */
-enum verdict {
-    STORED,    /* it is in the log */
-    REFUSED,   /* this attempt did not store it, and another will not either */
-    NOT_NOW,   /* this attempt did not store it, another may */
-    NOT_KNOWN, /* it may be stored or not: the same bytes again will tell */
-    GAP,       /* this attempt did not store it: the one before it is missing, or the producer is not known */
-};
-
-static enum verdict judge(const struct lq_reply *reply)
-{
-    if (!reply->answered) {
-        return NOT_KNOWN;
-    }
-    switch (reply->status) {
-    case LIGHTQ_OK:
-    case LIGHTQ_EDUPLICATE:
-        return STORED;
-    case LIGHTQ_EOUTOFSEQUENCE:
-        return GAP;
-    case LIGHTQ_ENOTLEADER:
-    case LIGHTQ_ENOLEADER:
-    case LIGHTQ_EBUSY:
-    case LIGHTQ_ENOTREADY:
-    case LIGHTQ_ELIMIT:
-    case LIGHTQ_ENOTFOUND: /* metadata tells whether the topic is gone, or that node only behind */
-        return NOT_NOW;
-    case LIGHTQ_EINVAL:
-    case LIGHTQ_ENOSPC:
-    case LIGHTQ_EPROTO:
-    case LIGHTQ_EVERSION:
-    case LIGHTQ_ETOOBIG:
-    case LIGHTQ_EFENCED:
-    case LIGHTQ_EAUTH:
-    case LIGHTQ_ENAME:
-    case LIGHTQ_EUNSUPPORTED:
-    case LIGHTQ_EEXPECTED:
-        return REFUSED;
-    default:
-        return NOT_KNOWN; /* a replica that failed, lost its leadership, or timed out */
-    }
-}
+#include "client/wire/produced.h"
 
 /* ---- a new epoch */
 
@@ -302,21 +261,21 @@ void lq_sender_on_answer(struct lq_request *request, struct lq_reply *reply)
 {
     struct lq_bundle *bundle = lq_container(request, struct lq_bundle, request);
     struct lq_lane *lane = bundle->lane;
-    switch (judge(reply)) {
-    case STORED:
+    switch (reply->answered ? lq_produced_says(reply->status) : LQ_PRODUCED_NOT_KNOWN) {
+    case LQ_PRODUCED_STORED:
         on_stored(bundle, lane->conn, reply);
         break;
-    case REFUSED:
+    case LQ_PRODUCED_REFUSED:
         on_refused(bundle, reply->status);
         break;
-    case GAP:
+    case LQ_PRODUCED_GAP:
         on_gap(bundle);
         break;
-    case NOT_NOW:
+    case LQ_PRODUCED_NOT_NOW:
         bundle->rejections++;
         on_not_stored(bundle, reply);
         break;
-    case NOT_KNOWN:
+    case LQ_PRODUCED_NOT_KNOWN:
         on_not_stored(bundle, reply);
         break;
     }
