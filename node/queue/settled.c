@@ -250,6 +250,28 @@ uint64_t lq_settled_unsettled(const struct lq_settled *settled, uint64_t first, 
 
 /* ---- changing */
 
+/* Settles [first, end), which lies in one word and below the ceiling: what a single ack is. Gives how many were not. */
+static uint64_t add_in_word(struct lq_settled *settled, uint64_t first, uint64_t end)
+{
+    struct lq_settled_block *block = find_block(settled, first / LQ_SETTLED_BLOCK);
+    if (block == NULL) {
+        return 0;
+    }
+    uint64_t bits = UINT64_MAX >> (64 - (end - first)) << first % 64;
+    uint64_t *word = &block->holes[first / 64 % LQ_SETTLED_BLOCK_WORDS];
+    uint32_t closed = (uint32_t)__builtin_popcountll(*word & bits);
+    *word &= ~bits;
+    block->count -= closed;
+    settled->holes -= closed;
+    if (block->count == 0) {
+        remove_block(settled, block);
+    }
+    if (first <= settled->floor && settled->floor < end) {
+        find_floor(settled);
+    }
+    return closed;
+}
+
 lightq_status lq_settled_add(struct lq_settled *settled, uint64_t first, uint64_t count, uint64_t holes_max,
                              uint64_t *added)
 {
@@ -263,6 +285,10 @@ lightq_status lq_settled_add(struct lq_settled *settled, uint64_t first, uint64_
         first = settled->floor;
     }
     if (first >= end) {
+        return LIGHTQ_OK;
+    }
+    if (end <= old_ceiling && first / 64 == (end - 1) / 64) {
+        *added = add_in_word(settled, first, end);
         return LIGHTQ_OK;
     }
     if (end > old_ceiling) {
