@@ -9,6 +9,8 @@
 #include "raft/group.h"
 #include "raft/rpc_check.h"
 
+#define SILENCE_SPREAD_SHARE 3 /* of libraft's spread of timeouts, what followers of a silent leader use */
+
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -44,12 +46,23 @@ static bool stands_unheard(const struct lq_group *group)
            group->words == group->stood_words;
 }
 
+/* libraft gives a silent leader up after one to two election timeouts, at random, each follower by itself, and no
+ * follower votes before it has: the last one of all groups that have lost a node would take twice the timeout. Here the
+ * spread is a third of that, still much longer than an election takes. */
+static uint64_t follower_due(const struct lq_group *group)
+{
+    uint64_t due = raft_timeout(&group->raft);
+    uint64_t first = group->raft.election_timer_start + group->host->election_ms;
+    bool has_leader = group->raft.state == RAFT_FOLLOWER && group->raft.follower_state.current_leader.id != 0;
+    return has_leader && due > first ? first + (due - first) / SILENCE_SPREAD_SHARE : due;
+}
+
 static uint64_t raft_due(const struct lq_group *group)
 {
     if (stands_unheard(group)) {
         return group->stood_ms + group->host->election_ms;
     }
-    uint64_t due = lq_group_leads(group) ? leader_due(group) : raft_timeout(&group->raft);
+    uint64_t due = lq_group_leads(group) ? leader_due(group) : follower_due(group);
     return due > group->shift_ms ? due - group->shift_ms : 0;
 }
 
@@ -153,22 +166,26 @@ static bool failover_still_wanted(const struct lq_group *group)
     return leader == 0 || lq_replica_node(leader) == group->failover_node;
 }
 
-/* Makes the group's clock jump to its election timeout. Others vote for it only when they have lost the leader too
- * (pre-vote), so it tries again a few times. */
-static void failover(struct lq_group *group)
+/* Makes the clock of a group that does not lead jump to its election timeout. */
+static void jump_to_timeout(struct lq_group *group)
 {
-    struct lq_host *host = group->host;
-    group->failover_ms = LQ_NEVER;
-    if (!failover_still_wanted(group)) {
-        return;
-    }
-    group->failover_tries--;
-    uint64_t now = host->now_ms + group->shift_ms;
+    uint64_t now = group->host->now_ms + group->shift_ms;
     uint64_t timeout = raft_timeout(&group->raft);
     if (timeout > now) {
         group->shift_ms += timeout - now;
     }
     lq_group_step_timeout(group);
+}
+
+/* Others vote for it only when they have lost the leader too (pre-vote), so it tries again a few times. */
+static void failover(struct lq_group *group)
+{
+    group->failover_ms = LQ_NEVER;
+    if (!failover_still_wanted(group)) {
+        return;
+    }
+    group->failover_tries--;
+    jump_to_timeout(group);
     if (group->failed == LIGHTQ_OK && failover_still_wanted(group)) {
         plan_failover(group);
     }
@@ -459,7 +476,11 @@ static void time_out(struct lq_group *group)
         ask_again(group);
         return;
     }
-    lq_group_step_timeout(group);
+    if (lq_group_leads(group)) {
+        lq_group_step_timeout(group);
+    } else {
+        jump_to_timeout(group);
+    }
     if (group->failed == LIGHTQ_OK && !stood && group->raft.state == RAFT_CANDIDATE) {
         retry_soon(group);
     }
