@@ -744,6 +744,70 @@ static void test_cgroups_load_out_of_memory_is_enomem(void **state)
     lq_writer_deinit(&writer);
 }
 
+static size_t read_golden(uint8_t *bytes, size_t size)
+{
+    FILE *file = fopen(LQ_GOLDEN_DIR "/state-v3.bin", "rb");
+    assert_non_null(file);
+    size_t got = fread(bytes, 1, size, file);
+    assert_int_equal(fclose(file), 0);
+    assert_true(got < size);
+    return got;
+}
+
+static void test_state_golden_file_is_read_and_its_groups_written_byte_for_byte(void **state)
+{
+    (void)state;
+    uint8_t bytes[4096];
+    size_t size = read_golden(bytes, sizeof bytes);
+    struct lq_queue_state loaded;
+    lq_queue_state_init(&loaded);
+    assert_int_equal(lq_queue_state_load(&loaded, bytes, size), LIGHTQ_OK);
+
+    assert_int_equal(loaded.cgroups.count, 2);
+    const struct lq_cgroup *audit = lq_cgroups_find_name(&loaded.cgroups, "audit", 5);
+    const struct lq_cgroup *orders = lq_cgroups_find(&loaded.cgroups, 20);
+    assert_true(audit != NULL && audit->options.paused && audit->settled.floor == 340 && audit->generation == 12);
+    assert_true(orders->settled.floor == 200 && orders->settled.ceiling == 623 && orders->settled.holes == 83);
+    assert_true(lq_settled_has(&orders->settled, 499) && !lq_settled_has(&orders->settled, 511));
+    assert_true(orders->options.key_ordered && orders->options.backoff_ms[1] == 2000 && orders->missed_end == 160);
+    assert_true(lq_cgroup_failed(orders, 200) == 2 && lq_failures_find(&orders->failures, 505)->dead);
+    assert_true(orders->dead.done == 4 && orders->dead.next == 5 && orders->dead.base == 2);
+    struct lq_writer groups;
+    lq_writer_init(&groups, sizeof bytes);
+    assert_int_equal(lq_cgroups_save(&loaded.cgroups, &groups), LIGHTQ_OK);
+    assert_memory_equal(groups.bytes, bytes + size - 4 - groups.size, groups.size);
+
+    lq_writer_deinit(&groups);
+    lq_queue_state_deinit(&loaded);
+}
+
+/* The bytes that docs/format/commands.md shows. */
+static void test_settle_bytes_are_as_documented(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = {0x14, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 7,    0, 0, 0,
+                                    0,    0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 5, 3, 1, 1, 0x0a, 2, 1, 0};
+    struct lq_command command;
+    struct lq_settle_range range;
+    struct lq_settle_failure failure;
+    assert_int_equal(lq_command_decode(bytes, sizeof bytes, &command), LIGHTQ_OK);
+    assert_true(command.type == LQ_COMMAND_SETTLE && command.settle.group == 7 && command.settle.generation == 7);
+    struct lq_settle_reader reader = lq_settle_reader_of(&command.settle);
+    assert_true(lq_settle_next_range(&reader, &range) && range.first == 5 && range.count == 3);
+    assert_true(lq_settle_next_range(&reader, &range) && range.first == 9 && range.count == 1);
+    assert_false(lq_settle_next_range(&reader, &range));
+    assert_true(lq_settle_next_failure(&reader, &failure) && failure.offset == 10 && failure.delivery == 1);
+    assert_true(failure.reason == LQ_FAILURE_EXPIRED && failure.delay_ms == LQ_SETTLE_DELAY_DEFAULT);
+    assert_false(lq_settle_next_failure(&reader, &failure));
+
+    struct lq_writer writer;
+    lq_writer_init(&writer, sizeof bytes);
+    lq_command_encode(&command, &writer);
+    assert_int_equal(writer.size, sizeof bytes);
+    assert_memory_equal(writer.bytes, bytes, sizeof bytes);
+    lq_writer_deinit(&writer);
+}
+
 static void test_command_cut_or_changed_is_refused_or_another_one(void **state)
 {
     (void)state;
@@ -803,6 +867,8 @@ int main(void)
         cmocka_unit_test(test_state_of_older_versions_has_no_groups),
         cmocka_unit_test(test_cgroups_load_of_changed_bytes_is_never_a_crash),
         cmocka_unit_test(test_cgroups_load_out_of_memory_is_enomem),
+        cmocka_unit_test(test_state_golden_file_is_read_and_its_groups_written_byte_for_byte),
+        cmocka_unit_test(test_settle_bytes_are_as_documented),
         cmocka_unit_test(test_command_cut_or_changed_is_refused_or_another_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
