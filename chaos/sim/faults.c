@@ -21,6 +21,7 @@ enum {
     PATH_BYTES = 128,
     EIO_NTH_MAX = 20,
     COPY_RESTART_US = 300000,
+    JOIN_WITHIN_US = 25000000,
     QUIET_US = 2500000,
     QUIET_LEAST_US = 1500000, /* a durable watermark is noted within a second */
 };
@@ -42,7 +43,7 @@ static struct sim_node *node_at(struct world *world, unsigned node)
  * which every start makes look newer (docs/adr/0010). */
 static bool must_stay_up(const struct world *world, unsigned node)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         if (world->machines[i].restored || (i != node && world->machines[i].copied)) {
             return true;
         }
@@ -52,7 +53,7 @@ static bool must_stay_up(const struct world *world, unsigned node)
 
 static bool may_harm(const struct world *world, unsigned node)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         if (world->machines[i].harmed || (i != node && world->machines[i].rotten)) {
             return false;
         }
@@ -94,7 +95,7 @@ static bool kill_process(struct world *world, unsigned node, uint64_t down_us)
 static bool power(struct world *world, const struct fault *fault)
 {
     bool any = false;
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         any |= crash(world, i, fault->mode, world_below(world, fault->lasts_us));
     }
     return any;
@@ -110,7 +111,7 @@ static void part(struct world *world, unsigned a, unsigned b, bool cut)
 
 static void isolate(struct world *world, unsigned node, bool cut)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         if (i != node) {
             part(world, node, i, cut);
         }
@@ -324,10 +325,12 @@ static bool begin_damage(struct world *world, struct at_work *work)
 
 static bool known_newer(const struct world *world, unsigned node)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         const struct machine *machine = &world->machines[i];
-        if (i != node && (!sim_is_up(machine->node) || !machine->seen[node].boot_known ||
-                          machine->seen[node].boot_count < world->machines[node].identity.boot)) {
+        bool is_there = machine->boots != 0 && !machine->retired;
+        if (i != node && is_there &&
+            (!sim_is_up(machine->node) || !machine->seen[node].boot_known ||
+             machine->seen[node].boot_count < world->machines[node].identity.boot)) {
             return false;
         }
     }
@@ -373,11 +376,41 @@ static bool copy(struct world *world, struct at_work *work)
     return true;
 }
 
+/* ---- another node */
+
+/* The last node joins at a time that the seed decides. */
+static void join(struct sim *sim, void *data)
+{
+    struct world *world = data;
+    (void)sim;
+    if (!world->faults_over) {
+        world_say(world, "node %u is new", world->nodes);
+        sim_start(node_at(world, world->nodes - 1));
+    }
+}
+
+/* Its process is gone for good; the operator gives its replicas to the node that joined. */
+static bool retire(struct world *world, unsigned node)
+{
+    unsigned by = world->nodes - 1;
+    for (unsigned i = 0; i < world->nodes; i++) {
+        if (world->machines[i].retired) {
+            return false; /* a second one would leave two */
+        }
+    }
+    if (node == by || !world->machines[by].serving || !sim_is_up(node_at(world, node)) || !may_harm(world, node)) {
+        return false;
+    }
+    harm(world, node, 0);
+    keeper_retire(world, node, by);
+    return true;
+}
+
 /* ---- leaders */
 
 static int leading_node(struct world *world, uint64_t group)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         const struct lq_group *raft =
             node_at(world, i)->host == NULL ? NULL : lq_host_find(node_at(world, i)->host, group);
         struct lq_group_status status;
@@ -562,6 +595,8 @@ static bool begin(struct world *world, struct at_work *work)
     case FAULT_LOST_DIRECTORY:
     case FAULT_WIPE:
         return begin_damage(world, work);
+    case FAULT_RETIRE:
+        return retire(world, fault->a);
     case FAULT_KIND_COUNT:
         break;
     }
@@ -579,7 +614,7 @@ static void run_fault(struct sim *sim, void *data)
     int leader = leading_node(world, some_group(world, fault->number));
     if (fault->leader && leader >= 0) {
         fault->a = (unsigned)leader;
-        fault->b = fault->b == fault->a ? (fault->a + 1) % WORLD_NODES : fault->b;
+        fault->b = fault->b == fault->a ? (fault->a + 1) % world->nodes : fault->b;
     }
     bool done = !world->machines[fault->a].restored && begin(world, work);
     world_say(world, "fault %s on node %u%s", fault_name(fault->kind), fault->a + 1, done ? "" : ": left out");
@@ -591,6 +626,9 @@ static void run_fault(struct sim *sim, void *data)
 
 void faults_plan(struct world *world)
 {
+    if (world->nodes > WORLD_FOUNDERS) {
+        sim_plan(world->sim, world_below(world, JOIN_WITHIN_US), join, world);
+    }
     for (unsigned i = 0; i < world->plan.count; i++) {
         struct at_work *work = calloc(1, sizeof *work);
         if (work == NULL) {
@@ -615,7 +653,7 @@ void faults_end(struct world *world)
     for (struct client *client = world->net.clients; client != NULL; client = client->next) {
         memset(client->cut, 0, sizeof client->cut);
     }
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         lq_io_mem_set_capacity(node_at(world, i)->disk, LQ_IO_MEM_DISK_BYTES_DEFAULT);
         node_at(world, i)->paused_until_us = 0;
     }

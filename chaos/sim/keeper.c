@@ -16,7 +16,7 @@ enum care { CARE_NONE, CARE_EMPTY, CARE_REPLACE, CARE_ASKED, CARE_WAIT };
 /* Of one node. */
 struct care_of {
     struct keeper *keeper;
-    unsigned node;
+    unsigned node, by; /* who is to take its place: it itself, or another */
     enum care care;
     bool expelled; /* while it was asked for */
     struct lq_meta_request request;
@@ -39,7 +39,7 @@ static struct machine *machine_of(const struct care_of *care)
 static void start(struct sim *sim, void *data)
 {
     struct care_of *care = data;
-    if (care->start_us != 0 && sim_now_us(sim) >= care->start_us) {
+    if (care->start_us != 0 && sim_now_us(sim) >= care->start_us && !machine_of(care)->retired) {
         care->start_us = 0;
         lq_io_mem_clear_faults(machine_of(care)->node->disk);
         sim_start(machine_of(care)->node);
@@ -97,6 +97,16 @@ void keeper_condemn(struct world *world, unsigned node, const char *why)
     }
 }
 
+void keeper_retire(struct world *world, unsigned node, unsigned by)
+{
+    struct care_of *care = &world->keeper->nodes[node];
+    world_say(world, "node %u is gone: node %u is to take its place", node + 1, by + 1);
+    world->machines[node].retired = true;
+    machine_kill(&world->machines[node]);
+    care->by = by;
+    care->care = CARE_REPLACE;
+}
+
 /* A request that was said to be unknown may have been done, and again when it was repeated. */
 void keeper_on_expelled(struct world *world, unsigned node)
 {
@@ -128,21 +138,21 @@ static void on_replaced(struct lq_meta_request *request, lightq_status status)
 static void ask_for_replacement(struct care_of *care)
 {
     struct world *world = care->keeper->world;
-    if (machine_of(care)->serving) { /* an earlier request was done after all */
+    if (!machine_of(care)->retired && machine_of(care)->serving) { /* an earlier request was done after all */
         care->care = CARE_WAIT;
         return;
     }
     if (world_now(world) < care->ask_us) {
         return;
     }
-    for (unsigned i = 1; i < WORLD_NODES; i++) {
-        struct machine *other = &world->machines[(care->node + i) % WORLD_NODES];
+    for (unsigned i = 1; i < world->nodes; i++) {
+        struct machine *other = &world->machines[(care->node + i) % world->nodes];
         if (other->meta == NULL || !other->serving || other->restored) {
             continue;
         }
         care->request = (struct lq_meta_request){.verb = LQ_META_NODE_REPLACE,
                                                  .old_node = care->node + 1,
-                                                 .new_node = care->node + 1,
+                                                 .new_node = care->by + 1,
                                                  .timeout_ms = REPLACE_MS,
                                                  .cb = on_replaced,
                                                  .data = care};
@@ -229,6 +239,21 @@ static bool partition_is_settled(const struct machine *machine, const struct lq_
            unsettled(machine, "stopped, or without a leader", placed->group);
 }
 
+/* The meta group has the servers that the catalog wants, as far as this node knows, which does what it should. */
+static bool meta_is_settled(const struct machine *machine, const struct lq_group_status *status)
+{
+    const struct lq_catalog *catalog = lq_meta_catalog(machine->meta);
+    unsigned wanted = 0;
+    for (size_t i = 0; i < lq_catalog_node_count(catalog); i++) {
+        const struct lq_catalog_node *node = lq_catalog_node_at(catalog, i);
+        wanted += node->state != LQ_NODE_GONE;
+        if (node->id == machine->node->id && votes(status, status->self) != node->meta_voter) {
+            return false;
+        }
+    }
+    return !status->stopped && status->replica_count == wanted;
+}
+
 static bool machine_is_settled(const struct machine *machine)
 {
     struct lq_group_status status;
@@ -238,8 +263,8 @@ static bool machine_is_settled(const struct machine *machine)
         return unsettled(machine, "does not serve", LQ_META_GROUP);
     }
     lq_group_status(meta_group, &status);
-    if (status.stopped || status.replica_count != WORLD_NODES || !votes(&status, status.self)) {
-        return unsettled(machine, "is not a whole voter", LQ_META_GROUP);
+    if (!meta_is_settled(machine, &status)) {
+        return unsettled(machine, "is not what it should be there", LQ_META_GROUP);
     }
     const struct lq_catalog *catalog = lq_meta_catalog(machine->meta);
     for (size_t t = 0; t < lq_catalog_topic_count(catalog); t++) {
@@ -255,8 +280,12 @@ static bool machine_is_settled(const struct machine *machine)
 
 bool keeper_settled(struct world *world)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         enum care care = world->keeper->nodes[i].care;
+        if (world->machines[i].boots == 0 ||
+            (world->machines[i].retired && care != CARE_REPLACE && care != CARE_ASKED)) {
+            continue; /* not there yet, or no more */
+        }
         if ((care != CARE_NONE && care != CARE_WAIT) || !machine_is_settled(&world->machines[i])) {
             return care == CARE_NONE || care == CARE_WAIT
                        ? false
@@ -268,7 +297,7 @@ bool keeper_settled(struct world *world)
 
 bool keeper_busy(const struct world *world)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         if (world->machines[i].harmed || world->keeper->nodes[i].care != CARE_NONE) {
             return true;
         }
@@ -280,11 +309,11 @@ static void look(struct sim *sim, void *data)
 {
     struct keeper *keeper = data;
     struct world *world = keeper->world;
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         look_after(&keeper->nodes[i]);
     }
     if (keeper_busy(world) && world_now(world) > world->harm_until_us && keeper_settled(world)) {
-        for (unsigned i = 0; i < WORLD_NODES; i++) {
+        for (unsigned i = 0; i < world->nodes; i++) {
             world->machines[i].harmed = world->machines[i].disbelieved = false;
             keeper->nodes[i].care = CARE_NONE;
         }
@@ -301,7 +330,7 @@ lightq_status keeper_new(struct world *world)
     }
     keeper->world = world;
     for (unsigned i = 0; i < WORLD_NODES; i++) {
-        keeper->nodes[i] = (struct care_of){.keeper = keeper, .node = i};
+        keeper->nodes[i] = (struct care_of){.keeper = keeper, .node = i, .by = i};
     }
     world->keeper = keeper;
     sim_plan(world->sim, LOOK_US, look, keeper);

@@ -81,7 +81,7 @@ static void on_peer(void *owner, const struct lq_catalog_node *node)
 {
     struct machine *machine = owner;
     struct world *world = machine->world;
-    if (node->id > WORLD_NODES) {
+    if (node->id > world->nodes) {
         return;
     }
     struct lq_hello_seen *seen = &machine->seen[node->id - 1];
@@ -173,8 +173,8 @@ static lightq_status read_identity(struct machine *machine, struct lq_err *err)
 {
     struct lq_io *io = lq_io_mem_io(machine->node->disk);
     lightq_status status = lq_identity_load(io, machine->node->id, &machine->identity, err);
-    if (status == LIGHTQ_ENOTFOUND && !machine->founded) {
-        sim_parts_make_founder(machine->node, WORLD_NODES, WORLD_PORT, WORLD_PEER_PORT, &machine->identity);
+    if (status == LIGHTQ_ENOTFOUND && !machine->founded && machine->node->id <= WORLD_FOUNDERS) {
+        sim_parts_make_founder(machine->node, WORLD_FOUNDERS, WORLD_PORT, WORLD_PEER_PORT, &machine->identity);
         machine->founded = true;
         status = LIGHTQ_OK;
     } else if (status == LIGHTQ_ENOTFOUND) {
@@ -261,8 +261,8 @@ static void begin_forming(struct machine *machine)
                                                .io = lq_io_mem_io(node->disk),
                                                .clock = &node->clock,
                                                .link = &node->link,
-                                               .expect = WORLD_NODES,
-                                               .seed_count = WORLD_NODES,
+                                               .expect = WORLD_FOUNDERS,
+                                               .seed_count = WORLD_FOUNDERS,
                                                .client = sim_parts_endpoint(WORLD_PORT + node->id),
                                                .peer = sim_parts_endpoint(WORLD_PEER_PORT + node->id)};
     if (lq_forming_new(&options, &forming_events, machine, &machine->forming, &err) != LIGHTQ_OK) {

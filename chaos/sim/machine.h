@@ -9,7 +9,7 @@
 #include "raft/hello.h"
 #include "tests/lib/raft_sim.h"
 
-#define MACHINE_NODES_MAX 3
+#define MACHINE_NODES_MAX 4
 
 struct world;
 
@@ -39,6 +39,7 @@ struct machine {
     bool copied;      /* an older copy of it is about to come back */
     bool restored;    /* its directory was replaced by an older copy */
     bool disbelieved; /* another node refuses it for its identity */
+    bool retired;     /* another node has taken its place: it never starts again */
 };
 
 lightq_status machine_init(struct machine *machine, struct world *world, struct sim_node *node) LQ_MUST_CHECK;

@@ -176,7 +176,7 @@ static bool leave_out(struct plan *plan, unsigned size, uint64_t seed, enum worl
 static int shrink(const struct settings *settings, uint64_t seed, enum world_mode mode)
 {
     struct plan plan;
-    plan_make(&plan, seed, WORLD_NODES, WORLD_WORK, mode == WORLD_SAFETY);
+    plan_make(&plan, seed, world_nodes(seed), WORLD_WORK, mode == WORLD_SAFETY);
     unsigned planned = plan.count;
     if (!fails(seed, mode, &plan)) {
         printf("seed %" PRIu64 " %s passes: nothing to make smaller\n", seed, mode_name(mode));
@@ -348,7 +348,7 @@ static void print_plans(const struct settings *settings)
     for (int mode = WORLD_SAFETY; mode <= WORLD_LIVENESS; mode++) {
         struct plan plan;
         if (mode == WORLD_SAFETY ? settings->safety : settings->liveness) {
-            plan_make(&plan, settings->first, WORLD_NODES, WORLD_WORK, mode == WORLD_SAFETY);
+            plan_make(&plan, settings->first, world_nodes(settings->first), WORLD_WORK, mode == WORLD_SAFETY);
             printf("seed %" PRIu64 " %s:\n", settings->first, mode_name((enum world_mode)mode));
             for (unsigned i = 0; i < plan.count; i++) {
                 fault_print(&plan.at[i], stdout);

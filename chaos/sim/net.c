@@ -283,7 +283,7 @@ uint64_t client_send(struct client *client, unsigned node, uint16_t type, const 
 
 void client_beat(struct client *client)
 {
-    for (unsigned node = 0; node < WORLD_NODES; node++) {
+    for (unsigned node = 0; node < client->world->nodes; node++) {
         const struct line *line = &client->lines[node];
         if (line->state == LINE_OPEN && world_now(client->world) > line->said_us + HEARTBEAT_US) {
             Lightq__Wire__Heartbeat beat = LIGHTQ__WIRE__HEARTBEAT__INIT;

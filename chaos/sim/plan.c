@@ -10,6 +10,7 @@ enum {
     LASTS_MAX_US = 3000000,
     DENSE_FACTOR = 2,
     MODES = 3,
+    FOUNDERS = 3,
 };
 
 static const struct {
@@ -30,11 +31,11 @@ static uint64_t next_random(uint64_t *state)
 }
 
 /* Each seed has its favourites: of many kinds some never come, so that others come together. */
-static enum fault_kind choose(uint64_t *random, uint64_t favourites)
+static enum fault_kind choose(uint64_t *random, uint64_t favourites, unsigned count)
 {
     for (;;) {
         unsigned total = 0;
-        for (unsigned i = 0; i < FAULT_KIND_COUNT; i++) {
+        for (unsigned i = 0; i < count; i++) {
             total += kinds[i].weight;
         }
         uint64_t at = next_random(random) % total;
@@ -62,12 +63,13 @@ void plan_make(struct plan *plan, uint64_t seed, unsigned nodes, uint64_t span_u
     unsigned factor = dense ? DENSE_FACTOR : 1;
     plan->count = (COUNT_MIN + (unsigned)(next_random(&random) % COUNT_SPREAD)) * factor;
     plan->count = plan->count > PLAN_FAULTS_MAX ? PLAN_FAULTS_MAX : plan->count;
-    favourites |= UINT64_C(1) << FAULT_CRASH; /* there is always something to choose */
+    favourites |= UINT64_C(1) << FAULT_CRASH;  /* there is always something to choose */
+    favourites |= UINT64_C(1) << FAULT_RETIRE; /* once, when it can be */
     for (unsigned i = 0; i < plan->count; i++) {
         struct fault *fault = &plan->at[i];
         fault->at_us = next_random(&random) % span_us;
         fault->lasts_us = LASTS_MIN_US + next_random(&random) % (LASTS_MAX_US - LASTS_MIN_US);
-        fault->kind = choose(&random, favourites);
+        fault->kind = choose(&random, favourites, nodes > FOUNDERS ? FAULT_KIND_COUNT : FAULT_RETIRE);
         fault->a = (unsigned)(next_random(&random) % nodes);
         fault->b = (fault->a + 1 + (unsigned)(next_random(&random) % (nodes - 1))) % nodes;
         fault->leader = next_random(&random) % 2 == 0;

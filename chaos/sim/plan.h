@@ -35,7 +35,8 @@
     X(LOST_FILE, 2, "a file is missing")                                         \
     X(LOST_DIRECTORY, 4, "a replica's directory is missing")                     \
     X(WIPE, 2, "a data directory is empty")                                      \
-    X(OLD_COPY, 2, "a data directory is an older copy of itself")
+    X(OLD_COPY, 2, "a data directory is an older copy of itself")                \
+    X(RETIRE, 6, "a node is gone, and the one that joined takes its place")
 
 enum fault_kind {
 #define X(name, weight, what) FAULT_##name,
@@ -61,7 +62,7 @@ struct plan {
     unsigned count;
 };
 
-/* @dense: twice as many. */
+/* @dense: twice as many. RETIRE only with more than three nodes. */
 void plan_make(struct plan *plan, uint64_t seed, unsigned nodes, uint64_t span_us, bool dense);
 const char *fault_name(enum fault_kind kind);
 void fault_print(const struct fault *fault, FILE *to);

@@ -128,11 +128,12 @@ static void back_off(struct producer *producer)
 
 static void try_another(struct producer *producer, const Lightq__Wire__Leader *hint)
 {
-    if (hint != NULL && hint->node >= 1 && hint->node <= WORLD_NODES && hint->node - 1 != producer->leader) {
+    if (hint != NULL && hint->node >= 1 && hint->node <= world_of_producer(producer)->nodes &&
+        hint->node - 1 != producer->leader) {
         producer->leader = hint->node - 1;
         return;
     }
-    producer->leader = (producer->leader + 1) % WORLD_NODES;
+    producer->leader = (producer->leader + 1) % world_of_producer(producer)->nodes;
     back_off(producer);
 }
 
@@ -386,7 +387,7 @@ void producer_init(struct producer *producer, struct world *world, unsigned numb
     snprintf(name, sizeof name, "p%u", number);
     world_noted(world, lq_history_producer(&world->history, lq_word_of(name), &producer->name, &err), &err);
     producer->rate_us = RATE_MIN_US + world_below(world, RATE_SPREAD_US);
-    producer->leader = (unsigned)world_below(world, WORLD_NODES);
+    producer->leader = (unsigned)world_below(world, world->nodes);
     producer->id = sim_random(world->sim) | 1;
     producer->delivery_us = DELIVERY_MIN_US + world_below(world, DELIVERY_SPREAD_US);
     sim_plan(world->sim, world_below(world, STEP_US), step, producer);

@@ -28,10 +28,11 @@ static void let_go(struct reader *reader)
 static void try_another(struct reader *reader, const Lightq__Wire__Leader *hint)
 {
     let_go(reader);
-    if (hint != NULL && hint->node >= 1 && hint->node <= WORLD_NODES && hint->node - 1 != reader->node) {
+    if (hint != NULL && hint->node >= 1 && hint->node <= world_of_reader(reader)->nodes &&
+        hint->node - 1 != reader->node) {
         reader->node = hint->node - 1;
     } else {
-        reader->node = (reader->node + 1) % WORLD_NODES;
+        reader->node = (reader->node + 1) % world_of_reader(reader)->nodes;
     }
 }
 
@@ -259,7 +260,7 @@ void reader_init(struct reader *reader, struct world *world, unsigned number, un
                 lq_history_reader(&world->history, lq_word_of(name), final ? LQ_READER_FINAL : LQ_READER_SUBSCRIBER,
                                   LQ_HISTORY_NONE, &reader->name, &err),
                 &err);
-    reader->node = (unsigned)world_below(world, WORLD_NODES);
+    reader->node = (unsigned)world_below(world, world->nodes);
     sim_plan(world->sim, world_below(world, STEP_US), step, reader);
 }
 

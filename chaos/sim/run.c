@@ -60,6 +60,12 @@ static uint64_t mix(uint64_t seed)
     return z ^ (z >> 31);
 }
 
+/* In some worlds a node joins three others. */
+unsigned world_nodes(uint64_t seed)
+{
+    return (mix(seed) >> 48) % 4 == 0 ? WORLD_NODES : WORLD_FOUNDERS;
+}
+
 /* ---- beginning */
 
 static void on_unopened(struct sim_node *node, lightq_status status, const struct lq_err *err)
@@ -79,7 +85,7 @@ static void make_sim(struct world *world)
     uint64_t chance = mix(world->options.seed);
     struct sim_options options = {
         .seed = world->options.seed,
-        .nodes = WORLD_NODES,
+        .nodes = world->nodes,
         .delay_min_us = 50,
         .delay_max_us = 400,
         .events = machine_host_events,
@@ -110,6 +116,7 @@ static void make_sim(struct world *world)
 static lightq_status make_world(struct world *world, const struct world_options *options)
 {
     world->options = *options;
+    world->nodes = world_nodes(options->seed);
     lq_history_init(&world->history);
     for (unsigned i = 0; i < WORLD_PARTITIONS; i++) {
         world->groups[i] = UINT64_MAX; /* none yet */
@@ -118,20 +125,20 @@ static lightq_status make_world(struct world *world, const struct world_options 
     wraps_begin(world);
     net_init(&world->net, world);
     lightq_status status = keeper_new(world);
-    for (unsigned i = 0; i < WORLD_NODES && status == LIGHTQ_OK; i++) {
+    for (unsigned i = 0; i < world->nodes && status == LIGHTQ_OK; i++) {
         status = machine_init(&world->machines[i], world, sim_node_at(world->sim, i));
     }
     if (options->plan != NULL) {
         world->plan = *options->plan;
     } else {
-        plan_make(&world->plan, options->seed, WORLD_NODES, WORLD_WORK, options->mode == WORLD_SAFETY);
+        plan_make(&world->plan, options->seed, world->nodes, WORLD_WORK, options->mode == WORLD_SAFETY);
     }
     return status;
 }
 
 static void free_world(struct world *world)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         machine_kill(&world->machines[i]);
     }
     net_deinit(&world->net);
@@ -139,7 +146,7 @@ static void free_world(struct world *world)
         producer_deinit(&world->producers[i]);
     }
     sim_free(world->sim);
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         machine_deinit(&world->machines[i]);
     }
     faults_free(world);
@@ -185,7 +192,7 @@ static void create_topic(struct world *world)
     creation.request = (struct lq_meta_request){.verb = LQ_META_TOPIC_CREATE,
                                                 .name = "t",
                                                 .partitions = WORLD_PARTITIONS,
-                                                .replicas = WORLD_NODES,
+                                                .replicas = WORLD_REPLICAS,
                                                 .config = &config,
                                                 .cb = on_created,
                                                 .data = &creation};
@@ -212,7 +219,7 @@ static void create_topic(struct world *world)
 
 static bool all_serve(struct world *world)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < WORLD_FOUNDERS; i++) {
         if (!world->machines[i].serving) {
             return false;
         }
@@ -222,7 +229,7 @@ static bool all_serve(struct world *world)
 
 static void come_up(struct world *world)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < WORLD_FOUNDERS; i++) {
         sim_start(sim_node_at(world->sim, i));
     }
     if (wait_for(world, all_serve, UP_SECONDS, "a new cluster does not serve")) {
@@ -254,22 +261,32 @@ static bool waiting(struct world *world, const char *what, unsigned number)
     return false;
 }
 
+/* NULL where the node has none. */
+static struct lq_partition *replica_on(struct world *world, unsigned node, unsigned partition)
+{
+    struct lq_meta *meta = world->machines[node].meta;
+    return meta == NULL ? NULL : lq_meta_partition(meta, world->groups[partition]);
+}
+
 static bool replicas_equal(struct world *world)
 {
     for (unsigned p = 0; p < WORLD_PARTITIONS; p++) {
         struct lq_partition_status first = {.group = 0};
-        for (unsigned i = 0; i < WORLD_NODES; i++) {
+        unsigned count = 0;
+        for (unsigned i = 0; i < world->nodes; i++) {
             struct lq_partition_status status;
-            struct lq_partition *partition =
-                world->machines[i].meta == NULL ? NULL : lq_meta_partition(world->machines[i].meta, world->groups[p]);
+            struct lq_partition *partition = replica_on(world, i, p);
             if (partition == NULL) {
-                return waiting(world, "no replica on node", i + 1);
+                continue;
             }
             lq_partition_status(partition, &status);
-            first = i == 0 ? status : first;
+            first = count++ == 0 ? status : first;
             if (status.applied_index != first.applied_index || status.end_offset != first.end_offset) {
                 return waiting(world, "unequal replicas of partition", p);
             }
+        }
+        if (count != WORLD_REPLICAS) {
+            return waiting(world, "more or fewer replicas than there should be of partition", p);
         }
     }
     return true;
@@ -298,18 +315,23 @@ static void note_replicas(struct world *world)
 {
     struct lq_err err = {.text = ""};
     for (unsigned p = 0; p < WORLD_PARTITIONS; p++) {
-        for (unsigned i = 0; i < WORLD_NODES; i++) {
+        bool told = false;
+        for (unsigned i = 0; i < world->nodes; i++) {
             struct lq_partition_status status;
             char name[16];
             uint32_t node;
-            lq_partition_status(lq_meta_partition(world->machines[i].meta, world->groups[p]), &status);
+            if (replica_on(world, i, p) == NULL) {
+                continue;
+            }
+            lq_partition_status(replica_on(world, i, p), &status);
             snprintf(name, sizeof name, "n%u", i + 1);
             world_noted(world, lq_history_node(&world->history, lq_word_of(name), &node, &err), &err);
             world_noted(world,
                         lq_history_digest(&world->history, world_now(world), world->logs[p], node, status.end_offset,
                                           status.digest, &err),
                         &err);
-            if (i == 0) {
+            if (!told) {
+                told = true;
                 world_noted(world,
                             lq_history_end(&world->history, world_now(world), world->logs[p], status.end_offset, &err),
                             &err);

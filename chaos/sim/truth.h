@@ -22,7 +22,7 @@
 
 struct world;
 
-enum { TRUTH_GROUPS_MAX = 8, TRUTH_NODES_MAX = 3, TRUTH_VARIANTS = 4 };
+enum { TRUTH_GROUPS_MAX = 8, TRUTH_NODES_MAX = 4, TRUTH_VARIANTS = 4 };
 
 /* An entry that some log had at an index. */
 struct truth_variant {

@@ -201,7 +201,7 @@ void watch_durable(struct world *world, uint64_t id, uint64_t index, uint64_t te
 {
     struct truth_group *group = truth_group(world, id);
     bool look = world_below(world, LOOK_ONE_IN) == 0;
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < world->nodes; i++) {
         const struct sim_node *node = sim_node_at(world->sim, i);
         const struct lq_group *raft = node->host == NULL ? NULL : lq_host_find(node->host, id);
         if (raft == NULL || !lq_group_leads(raft) || raft->committed < index) {

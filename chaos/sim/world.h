@@ -31,7 +31,9 @@
 #include "tests/lib/raft_sim.h"
 
 enum {
-    WORLD_NODES = 3,
+    WORLD_FOUNDERS = 3,
+    WORLD_REPLICAS = 3,
+    WORLD_NODES = 4, /* at most: in some worlds one joins later */
     WORLD_PARTITIONS = 3,
     WORLD_PRODUCERS = 6,
     WORLD_READERS = 4,
@@ -69,6 +71,7 @@ struct world {
     struct sim *sim;
     struct world_options options;
     struct plan plan;
+    unsigned nodes;
     struct machine machines[WORLD_NODES];
     struct net net;
     struct truth truth;
@@ -92,6 +95,8 @@ struct world {
     char unsettled[256]; /* what is waited for */
 };
 
+/* How many nodes the world of @seed has. */
+unsigned world_nodes(uint64_t seed);
 /* OK, or what failed is in result->failure. */
 void world_run(const struct world_options *options, struct world_result *result);
 
@@ -128,6 +133,8 @@ void keeper_free(struct world *world);
 void keeper_start_later(struct world *world, unsigned node, uint64_t delay_us);
 /* Its data is gone or not to be trusted: it is emptied, started, and said to be replaced. */
 void keeper_condemn(struct world *world, unsigned node, const char *why);
+/* It is gone for good, and node @by takes its replicas. */
+void keeper_retire(struct world *world, unsigned node, unsigned by);
 /* The cluster tells it that its directory was replaced. */
 void keeper_on_expelled(struct world *world, unsigned node);
 /* A replica stopped for good: an operator starts the node again. That it stopped without a reason is a failure. */

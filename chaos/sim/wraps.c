@@ -234,13 +234,13 @@ static struct reading *readings;
 
 static unsigned node_of(struct lq_rlog *log)
 {
-    for (unsigned i = 0; i < WORLD_NODES; i++) {
+    for (unsigned i = 0; i < watched->nodes; i++) {
         const struct sim_node *node = sim_node_at(watched->sim, i);
         if (node->store != NULL && lq_store_find(node->store, lq_rlog_group(log)) == log) {
             return i;
         }
     }
-    return WORLD_NODES;
+    return watched->nodes;
 }
 
 static struct reading *find_reading(const struct lq_rlog_read *read)
