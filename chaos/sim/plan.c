@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 enum {
-    COUNT_MIN = 24,
-    COUNT_SPREAD = 24,
+    COUNT_MIN = 32, /* some cannot be done at their time: 20 are */
+    COUNT_SPREAD = 16,
     LASTS_MIN_US = 50000,
     LASTS_MAX_US = 3000000,
     DENSE_FACTOR = 2,
