@@ -168,7 +168,7 @@ static lightq_status settle_range(struct lq_cgroup *cgroup, uint64_t first, uint
     return status;
 }
 
-/* What becomes of a status: the limit is an answer, anything else stops the replica. */
+/* What becomes of a status: the limit is an answer, and the rest goes on; anything else stops the replica. */
 static lightq_status fatal(lightq_status status, struct lq_cgroup_result *result)
 {
     if (status == LIGHTQ_ELIMIT) {
@@ -190,12 +190,12 @@ lightq_status lq_cgroup_settle(struct lq_cgroup *cgroup, const struct lq_cgroup_
     struct lq_settle_failure failure;
     lightq_status status = LIGHTQ_OK;
     while (status == LIGHTQ_OK && lq_settle_next_range(&reader, &range)) {
-        status = settle_range(cgroup, range.first, range.count, at, result);
+        status = fatal(settle_range(cgroup, range.first, range.count, at, result), result);
     }
     while (status == LIGHTQ_OK && lq_settle_next_failure(&reader, &failure)) {
         status = apply_failure(cgroup, &failure, at, result);
     }
-    return fatal(status, result);
+    return status;
 }
 
 lightq_status lq_cgroup_done(struct lq_cgroup *cgroup, uint64_t number, const struct lq_cgroup_at *at,

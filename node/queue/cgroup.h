@@ -56,7 +56,7 @@ struct lq_cgroup_result {
      * EINVAL       not for a group of this mode
      * ESETTLED     of COMMIT: the position is further already
      * ELIMIT       too many groups, messages that are not settled, or dead letters. Of SETTLE and DONE: what the counts
-     *              say is done, the rest is not */
+     *              say is done, the rest is not. A range that makes no hole (at the floor, say) is always taken */
     lightq_status status;
     uint64_t number, generation;
     uint64_t position; /* the floor afterwards */

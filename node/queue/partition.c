@@ -48,8 +48,9 @@ static unsigned events_of(const struct lq_partition *partition, const struct lq_
     case LQ_COMMAND_GROUP_ALTER:
     case LQ_COMMAND_GROUP_DLQ:
         return LQ_PARTITION_GROUPS;
-    case LQ_COMMAND_COMMIT:
     case LQ_COMMAND_SETTLE:
+        return partition->state.outcome.dead > 0 ? LQ_PARTITION_DEAD_LETTERS : 0;
+    case LQ_COMMAND_COMMIT:
     case LQ_COMMAND_DONE:
         break; /* who delivers watches its group (partition_groups.h), so that a hundred groups do not wake each other
                 */

@@ -125,9 +125,10 @@ enum lq_partition_event {
     LQ_PARTITION_TRIMMED = 4,    /* the start moved */
     LQ_PARTITION_CONFIGURED = 8,
     LQ_PARTITION_STOPPED = 16,
-    LQ_PARTITION_RELOADED = 32, /* the state was replaced by a checkpoint: start and end may have jumped */
-    LQ_PARTITION_GROUPS = 128,  /* a consumer group was made, deleted, moved or altered */
-    LQ_PARTITION_CLOSED = 64,   /* it is about to be freed; the watcher has been taken off the list already */
+    LQ_PARTITION_RELOADED = 32,      /* the state was replaced by a checkpoint: start and end may have jumped */
+    LQ_PARTITION_DEAD_LETTERS = 256, /* messages of a group were given up: who moves them has something to do */
+    LQ_PARTITION_GROUPS = 128,       /* a consumer group was made, deleted, moved or altered */
+    LQ_PARTITION_CLOSED = 64,        /* it is about to be freed; the watcher has been taken off the list already */
 };
 
 /* Told once in each lq_partition_turn() that follows something new, with all that happened since as a mask. Embedded

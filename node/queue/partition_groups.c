@@ -495,7 +495,7 @@ void lq_group_desk_applied(struct lq_partition *partition, const struct lq_entry
 {
     struct lq_group_desk *desk = &partition->desk;
     bool concerns = lq_command_is_of_groups(command->type);
-    if (concerns || command->type == LQ_COMMAND_TRIM) {
+    if (desk->hubs != NULL && (concerns || command->type == LQ_COMMAND_TRIM)) {
         changed(partition, command);
     }
     if (command->type == LQ_COMMAND_SETTLE) {

@@ -12,7 +12,8 @@
 #include "node/queue/partition.h"
 
 /* All groups as applied here; read only, valid until the next apply. On a replica that does not lead they may be old.
- */
+ * Open dead letters are in them (dead_letters.h): who moves them looks at all groups when this replica begins to lead,
+ * and again when LQ_PARTITION_DEAD_LETTERS is told. */
 const struct lq_cgroups *lq_partition_groups(const struct lq_partition *partition);
 
 /* ---- changing */

@@ -603,6 +603,56 @@ static void test_cgroup_trimmed_over_is_told_how_much_it_missed(void **state)
     world_free(world);
 }
 
+static void settle_ranges(struct world *world, uint64_t group, const struct lq_settle_range *ranges, uint32_t count)
+{
+    struct lq_writer body;
+    lq_writer_init(&body, 256);
+    lq_settle_write(ranges, count, NULL, 0, &body);
+    const struct lq_command command = {.type = LQ_COMMAND_SETTLE,
+                                       .settle = {.group = group,
+                                                  .generation = group,
+                                                  .range_count = count,
+                                                  .bytes = body.bytes,
+                                                  .size = (uint32_t)body.size}};
+    apply(world, &command, 0);
+    lq_writer_deinit(&body);
+}
+
+static void test_settle_over_the_holes_is_elimit_and_the_floor_goes_on(void **state)
+{
+    (void)state;
+    struct world *world = world_new(1);
+    struct lq_cgroup_options options;
+    const struct lq_command messages = {.type = LQ_COMMAND_APPEND, .append = {.expected_offset = LQ_OFFSET_ANY}};
+    lq_cgroup_options_init(&options, LQ_CGROUP_PIPELINE);
+    for (unsigned i = 0; i < 17; i++) {
+        apply(world, &messages, LQ_BATCH_RECORDS_MAX);
+        world->end += LQ_BATCH_RECORDS_MAX;
+    }
+    uint64_t group = create(world, "g", &options);
+    const struct lq_settle_range far[] = {{LQ_CGROUP_UNSETTLED_MAX + 1, 1}, {LQ_CGROUP_UNSETTLED_MAX + 2, 1}};
+    const struct lq_settle_range floor[] = {{0, 10}};
+    const struct lq_settle_range near[] = {{LQ_CGROUP_UNSETTLED_MAX + 10, 1}};
+    const struct lq_settle_range both[] = {
+        {10, 5}, {LQ_CGROUP_UNSETTLED_MAX + 20, 1}, {LQ_CGROUP_UNSETTLED_MAX + 40, 1}};
+
+    settle_ranges(world, group, far, 2);
+    assert_int_equal(world->result.status, LIGHTQ_ELIMIT);
+    assert_int_equal(world->result.settled, 0);
+    settle_ranges(world, group, floor, 1);
+    assert_int_equal(world->result.position, 10);
+    settle_ranges(world, group, near, 1); /* exactly as many holes as may be */
+    assert_int_equal(world->result.status, LIGHTQ_OK);
+    assert_int_equal(world->states[0].cgroups.weight, LQ_CGROUP_UNSETTLED_MAX);
+    settle_ranges(world, group, both, 3); /* the first makes room for some, not for all */
+    assert_int_equal(world->result.status, LIGHTQ_ELIMIT);
+    assert_int_equal(world->result.position, 15);
+    assert_int_equal(world->result.settled, 5);
+    restart(world);
+    assert_same_bytes(world);
+    world_free(world);
+}
+
 static void test_cgroup_over_the_number_is_elimit(void **state)
 {
     (void)state;
@@ -862,6 +912,7 @@ int main(void)
         cmocka_unit_test(test_cgroups_random_history_is_as_the_model),
         cmocka_unit_test(test_cgroup_made_again_refuses_what_was_meant_for_the_old_one),
         cmocka_unit_test(test_cgroup_trimmed_over_is_told_how_much_it_missed),
+        cmocka_unit_test(test_settle_over_the_holes_is_elimit_and_the_floor_goes_on),
         cmocka_unit_test(test_cgroup_over_the_number_is_elimit),
         cmocka_unit_test(test_cgroup_options_out_of_range_are_einval),
         cmocka_unit_test(test_state_of_older_versions_has_no_groups),

@@ -309,6 +309,11 @@ static void test_delete_answers_what_was_handed_in(void **state)
     assert_null(f->partition->desk.hubs);
 }
 
+static void note_events(struct lq_partition_watcher *watcher, unsigned events)
+{
+    *(unsigned *)watcher->data |= events;
+}
+
 static void test_expired_lease_counts_and_goes_to_the_dead_letters(void **state)
 {
     struct fixture *f = *state;
@@ -317,6 +322,9 @@ static void test_expired_lease_counts_and_goes_to_the_dead_letters(void **state)
     struct lq_group_watcher watcher = {.cb = count_told, .data = &told};
     uint64_t group = make_pipeline(f, &delivery);
     lq_partition_group_watch(f->partition, group, &watcher);
+    unsigned events = 0;
+    struct lq_partition_watcher partition_watcher = {.cb = note_events, .data = &events};
+    lq_partition_watch(f->partition, &partition_watcher);
     lq_leases_credit(delivery.leases, delivery.consumer, 10, 1000);
     assert_int_equal(lq_partition_groups_deadline_us(f->partition), (f->clock.wall_ms + 30000) * 1000);
 
@@ -333,6 +341,8 @@ static void test_expired_lease_counts_and_goes_to_the_dead_letters(void **state)
     }
 
     assert_true(told >= 2);
+    assert_true((events & LQ_PARTITION_DEAD_LETTERS) != 0);
+    lq_partition_unwatch(&partition_watcher);
     const struct lq_cgroup *cgroup = group_of(f, group);
     assert_int_equal(cgroup->dead.next, 10);
     assert_int_equal(cgroup->settled.floor, 0); /* a dead letter holds its message until it is stored elsewhere */
