@@ -167,14 +167,19 @@ static void remember_outdated(struct lq_meta *meta)
     }
 }
 
-void lq_meta_replaced(struct lq_meta *meta, uint32_t node, const char *sentence)
+void lq_admission_expel(struct lq_meta *meta, const struct lq_err *err)
 {
     if (meta->expelled || meta->options.shard != 0) {
-        return; /* shard 0 is told as well, and has the identity */
+        return; /* shard 0 learns of it as well, and has the identity */
     }
-    struct lq_err err;
     meta->expelled = true;
     remember_outdated(meta);
+    meta->events.expelled(meta->owner, err);
+}
+
+void lq_meta_replaced(struct lq_meta *meta, uint32_t node, const char *sentence)
+{
+    struct lq_err err;
     (void)lq_err_set(&err, LIGHTQ_EREPLACED, "node %" PRIu32 " refuses this data directory: %s", node, sentence);
-    meta->events.expelled(meta->owner, &err);
+    lq_admission_expel(meta, &err);
 }

@@ -497,14 +497,13 @@ static void check_self(struct lq_meta *meta)
         node != NULL && node->state == LQ_NODE_ACTIVE && lq_id_equal(&node->uuid, &meta->options.identity->uuid);
     if (is_me) {
         meta->seen_self = true;
-    } else if (meta->seen_self && !meta->expelled) {
+    } else if (meta->seen_self) {
         struct lq_err err;
-        meta->expelled = true;
         (void)lq_err_set(&err, LIGHTQ_EREPLACED,
                          "node %" PRIu32 " was replaced: this data directory is no longer part of the cluster. Move "
                          "it away, and start with an empty one",
                          lq_meta_self(meta));
-        meta->events.expelled(meta->owner, &err);
+        lq_admission_expel(meta, &err);
     }
 }
 

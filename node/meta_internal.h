@@ -81,6 +81,10 @@ void lq_peers_deinit(struct lq_meta *meta);
 bool lq_admission_is_ahead(const struct lq_meta *meta, const struct lq_peer *peer);
 /* No longer: what the catalog says of @node, the same one, holds. */
 void lq_admission_settle(struct lq_meta *meta, struct lq_peer *peer, const struct lq_catalog_node *node);
+/* The cluster does not take this directory for its node any more, for good: the identity notes it, and expelled is
+ * told.
+ */
+void lq_admission_expel(struct lq_meta *meta, const struct lq_err *err);
 
 /* ---- requests.c ---- */
 
