@@ -7,6 +7,9 @@
 #include <utlist.h>
 
 #include "node/cursor.h"
+#include "node/group_words.h"
+#include "node/pipeline.h"
+#include "node/position.h"
 #include "node/queue/table.h"
 #include "storage/store.h"
 
@@ -39,6 +42,10 @@ struct lq_subscription {
     struct lq_partition *partition;
     struct lq_partition_watcher watcher;
     struct lq_cursor cursor;
+    uint64_t cgroup, generation;                         /* of a subscriber group; 0: none */
+    bool standby;                                        /* others of an exclusive group were there before */
+    lq_consume_located located;                          /* of a look-up that is not a client's ... */
+    void *located_data;                                  /* ... and its data */
     uint64_t next_offset;                                /* first message not delivered */
     int64_t credit_messages, credit_bytes;               /* a batch may bring them below 0 */
     enum { RESTING, READY, STARVED } place;              /* which list of lq_consume it is in */
@@ -91,10 +98,48 @@ static struct lq_subscription *find(const struct lq_consume *consume, const stru
     return subscription;
 }
 
+/* The consumer group of @subscription, or NULL. */
+static const struct lq_cgroup *cgroup_of(const struct lq_subscription *subscription)
+{
+    return lq_cgroups_find(lq_partition_groups(subscription->partition), subscription->cgroup);
+}
+
+/* The one of the group that is there the longest, besides @other; NULL: there is none. */
+static struct lq_subscription *first_of_group(const struct lq_consume *consume, uint64_t group, uint64_t cgroup,
+                                              const struct lq_subscription *other)
+{
+    struct lq_subscription *subscription, *next;
+    HASH_ITER(hh, consume->by_key, subscription, next)
+    { /* in the order they were made */
+        if (subscription->cgroup == cgroup && subscription->group == group && subscription != other) {
+            return subscription;
+        }
+    }
+    return NULL;
+}
+
+static void seek(struct lq_subscription *subscription);
+
+/* It stood by, and is to go on from where its group is. */
+static void activate(struct lq_subscription *subscription, const struct lq_cgroup *cgroup)
+{
+    subscription->standby = false;
+    subscription->next_offset = cgroup->settled.floor;
+    seek(subscription);
+    wake(subscription);
+}
+
 static void destroy(struct lq_subscription *subscription)
 {
     struct lq_consume *consume = subscription->consume;
     struct lq_session *session = subscription->session;
+    const struct lq_cgroup *cgroup = subscription->cgroup == 0 ? NULL : cgroup_of(subscription);
+    if (cgroup != NULL && cgroup->options.exclusive && !subscription->standby) {
+        struct lq_subscription *heir = first_of_group(consume, subscription->group, subscription->cgroup, subscription);
+        if (heir != NULL && heir->standby) {
+            activate(heir, cgroup);
+        }
+    }
     set_place(subscription, RESTING);
     lq_partition_unwatch(&subscription->watcher);
     lq_cursor_deinit(&subscription->cursor);
@@ -114,7 +159,10 @@ static void destroy(struct lq_subscription *subscription)
 struct position {
     uint64_t number, correlation, group;
     uint64_t offset, start, end, term;
-    bool is_lookup;
+    uint64_t cgroup; /* number; 0: none */
+    bool is_lookup, standby;
+    lq_consume_located located;
+    void *located_data;
 };
 
 static struct position position_of(const struct lq_subscription *subscription)
@@ -126,7 +174,11 @@ static struct position position_of(const struct lq_subscription *subscription)
                              .start = lq_partition_start(subscription->partition),
                              .end = lq_partition_end(subscription->partition),
                              .term = lq_partition_term(subscription->partition),
-                             .is_lookup = subscription->is_lookup};
+                             .cgroup = subscription->cgroup,
+                             .is_lookup = subscription->is_lookup,
+                             .standby = subscription->standby,
+                             .located = subscription->located,
+                             .located_data = subscription->located_data};
 }
 
 static void answer(struct lq_consume *consume, struct lq_session *session, const struct position *position,
@@ -135,6 +187,10 @@ static void answer(struct lq_consume *consume, struct lq_session *session, const
     struct lq_sessions *sessions = consume->service->sessions;
     struct lq_leader_hint hint;
     Lightq__Wire__Leader *leader = NULL;
+    if (position->located != NULL) {
+        position->located(position->located_data, status, position->offset, text);
+        return;
+    }
     if (status == LIGHTQ_ENOTLEADER) {
         lq_service_hint(consume->service, position->group, &hint);
         leader = &hint.leader;
@@ -161,6 +217,16 @@ static void answer(struct lq_consume *consume, struct lq_session *session, const
     body.log_start = position->start;
     body.log_end = position->end;
     body.term = position->term;
+    const struct lq_partition *partition =
+        position->cgroup == 0 ? NULL : lq_meta_partition(consume->service->meta, position->group);
+    const struct lq_cgroup *cgroup =
+        partition == NULL ? NULL : lq_cgroups_find(lq_partition_groups(partition), position->cgroup);
+    struct lq_group_words words;
+    if (cgroup != NULL) {
+        lq_group_words_subscribed(&words, cgroup, &body);
+        body.offset = position->offset;
+        body.standby = position->standby;
+    }
     lq_session_answer(sessions, session, LQ_MESSAGE_SUBSCRIBE_ANSWER, position->correlation, position->group,
                       &body.base);
 }
@@ -288,6 +354,16 @@ static enum outcome locate(struct lq_subscription *subscription)
     return ENDED;
 }
 
+/* Its group is paused, or it stands by; or its end is told in the next turn. */
+static bool must_wait(const struct lq_subscription *subscription)
+{
+    if (subscription->cgroup == 0) {
+        return false;
+    }
+    const struct lq_cgroup *cgroup = cgroup_of(subscription);
+    return cgroup == NULL || cgroup->options.paused || subscription->standby;
+}
+
 /* Delivers the entry at the cursor, or steps over it. */
 static enum outcome deliver(struct lq_subscription *subscription, uint64_t *bytes)
 {
@@ -295,7 +371,7 @@ static enum outcome deliver(struct lq_subscription *subscription, uint64_t *byte
     struct lq_slab *slab;
     const uint8_t *batch;
     uint32_t size;
-    if (subscription->credit_messages <= 0 || subscription->credit_bytes <= 0) {
+    if (subscription->credit_messages <= 0 || subscription->credit_bytes <= 0 || must_wait(subscription)) {
         return STAYED;
     }
     lightq_status status = lq_cursor_next(&subscription->cursor, &entry, &slab);
@@ -369,6 +445,24 @@ bool lq_consume_turn(struct lq_consume *consume)
 
 /* ---- what happens to the partition */
 
+/* The group of @subscription may have been changed. False: it ended. */
+static bool look_at_group(struct lq_subscription *subscription)
+{
+    const struct lq_cgroup *cgroup = cgroup_of(subscription);
+    if (cgroup == NULL) {
+        end(subscription, LIGHTQ_ENOTFOUND, "the consumer group has been deleted");
+        return false;
+    }
+    if (cgroup->generation != subscription->generation) {
+        end(subscription, LIGHTQ_EFENCED, "the consumer group has been moved: subscribe again");
+        return false;
+    }
+    if (subscription->standby && !cgroup->options.exclusive) {
+        activate(subscription, cgroup);
+    }
+    return true;
+}
+
 static void on_partition(struct lq_partition_watcher *watcher, unsigned events)
 {
     struct lq_subscription *subscription = watcher->data;
@@ -385,10 +479,15 @@ static void on_partition(struct lq_partition_watcher *watcher, unsigned events)
         end(subscription, status, text);
         return;
     }
+    if (subscription->cgroup != 0 && (events & (LQ_PARTITION_RELOADED | LQ_PARTITION_GROUPS)) != 0 &&
+        !look_at_group(subscription)) {
+        return;
+    }
     if ((events & LQ_PARTITION_RELOADED) != 0) {
         seek(subscription);
     }
-    if (subscription->state == RUNNING && subscription->next_offset < lq_partition_start(subscription->partition)) {
+    if (subscription->state == RUNNING && !subscription->standby &&
+        subscription->next_offset < lq_partition_start(subscription->partition)) {
         end(subscription, LIGHTQ_EOUTOFRANGE, "the messages from that offset on have been trimmed");
         return;
     }
@@ -400,35 +499,6 @@ static void on_partition(struct lq_partition_watcher *watcher, unsigned events)
 static int64_t add_credit(int64_t credit, uint64_t more)
 {
     return more > (uint64_t)(CREDIT_MAX - credit) ? CREDIT_MAX : credit + (int64_t)more;
-}
-
-/* The offset that @start means, when it can be told at once; ENOTREADY: it is a time. */
-static lightq_status resolve(const struct lq_partition *partition, const Lightq__Wire__Start *start, uint64_t *offset,
-                             const char **text)
-{
-    uint64_t first = lq_partition_start(partition), end_offset = lq_partition_end(partition);
-    switch (start == NULL ? LIGHTQ__WIRE__START_KIND__START_FIRST : start->kind) {
-    case LIGHTQ__WIRE__START_KIND__START_FIRST:
-        *offset = first;
-        return LIGHTQ_OK;
-    case LIGHTQ__WIRE__START_KIND__START_END:
-        *offset = end_offset;
-        return LIGHTQ_OK;
-    case LIGHTQ__WIRE__START_KIND__START_OFFSET:
-        *offset = start->value;
-        if (start->value < first || start->value > end_offset) {
-            *text = start->value < first ? "the offset is below the first message that is kept"
-                                         : "the offset is beyond the end";
-            return LIGHTQ_EOUTOFRANGE;
-        }
-        return LIGHTQ_OK;
-    case LIGHTQ__WIRE__START_KIND__START_TIME:
-        *offset = first;
-        return LIGHTQ_ENOTREADY;
-    default:
-        *text = "that kind of start is not known here";
-        return LIGHTQ_EUNSUPPORTED;
-    }
 }
 
 /* A new one in its session's list; @number NULL: a look-up. NULL: no memory. */
@@ -492,7 +562,7 @@ static lightq_status may_have_more(const struct lq_consume *consume, const struc
         *text = "this client has as many subscriptions as it may have (session.subscriptions.max)";
         return LIGHTQ_ELIMIT;
     }
-    if (consume->count >= LQ_SUBSCRIPTIONS_MAX) {
+    if (consume->count + lq_pipeline_count(consume->service->pipeline) >= LQ_SUBSCRIPTIONS_MAX) {
         *text = "this node has as many subscriptions as it may have";
         return LIGHTQ_ELIMIT;
     }
@@ -514,7 +584,8 @@ void lq_consume_subscribe(struct lq_consume *consume, const struct lq_request *r
     if (status == LIGHTQ_OK) {
         status = may_have_more(consume, request->session, &text);
     }
-    if (status == LIGHTQ_OK && find(consume, request->session, body->subscription) != NULL) {
+    if (status == LIGHTQ_OK && (find(consume, request->session, body->subscription) != NULL ||
+                                lq_pipeline_has(consume->service->pipeline, request->session, body->subscription))) {
         status = LIGHTQ_EEXISTS;
         text = "this client has a subscription of that number already";
     }
@@ -522,7 +593,20 @@ void lq_consume_subscribe(struct lq_consume *consume, const struct lq_request *r
         position.start = lq_partition_start(partition);
         position.end = lq_partition_end(partition);
         position.term = lq_partition_term(partition);
-        status = resolve(partition, body->start, &position.offset, &text);
+    }
+    const struct lq_cgroup *cgroup = NULL;
+    if (status == LIGHTQ_OK && body->consumer_group[0] != '\0') {
+        status = lq_position_group(partition, body, &cgroup, &text);
+    }
+    if (status == LIGHTQ_OK && cgroup != NULL && cgroup->options.mode == LQ_CGROUP_PIPELINE) {
+        lq_pipeline_subscribe(consume->service->pipeline, request, placed, partition, cgroup);
+        return;
+    }
+    if (status == LIGHTQ_OK) {
+        position.cgroup = cgroup == NULL ? 0 : cgroup->number;
+        status = cgroup != NULL && body->start == NULL
+                     ? lq_position_resume(partition, cgroup, &position.offset, &text)
+                     : lq_position_resolve(partition, body->start, &position.offset, &text);
         is_time = status == LIGHTQ_ENOTREADY;
         status = is_time ? LIGHTQ_OK : status;
     }
@@ -538,6 +622,12 @@ void lq_consume_subscribe(struct lq_consume *consume, const struct lq_request *r
     }
     subscription->credit_messages = add_credit(0, body->credit_messages);
     subscription->credit_bytes = add_credit(0, body->credit_bytes);
+    if (cgroup != NULL) {
+        subscription->cgroup = cgroup->number;
+        subscription->generation = cgroup->generation;
+        subscription->standby =
+            cgroup->options.exclusive && first_of_group(consume, placed->group, cgroup->number, subscription) != NULL;
+    }
     begin(subscription, body->start, position.offset, is_time);
 }
 
@@ -557,7 +647,7 @@ void lq_consume_offsets(struct lq_consume *consume, const struct lq_request *req
         position.start = lq_partition_start(partition);
         position.end = lq_partition_end(partition);
         position.term = lq_partition_term(partition);
-        status = resolve(partition, body->at, &position.offset, &text);
+        status = lq_position_resolve(partition, body->at, &position.offset, &text);
         is_time = status == LIGHTQ_ENOTREADY;
     }
     struct lq_subscription *lookup = NULL;
@@ -577,10 +667,11 @@ void lq_consume_unsubscribe(struct lq_consume *consume, const struct lq_request 
     const Lightq__Wire__Unsubscribe *body = request->body;
     struct lq_subscription *subscription = find(consume, request->session, body->subscription);
     Lightq__Wire__UnsubscribeAnswer given = LIGHTQ__WIRE__UNSUBSCRIBE_ANSWER__INIT;
-    given.status = subscription == NULL ? LIGHTQ_ENOTFOUND : LIGHTQ_OK;
     given.subscription = body->subscription;
     if (subscription != NULL) {
         destroy(subscription);
+    } else if (!lq_pipeline_unsubscribe(consume->service->pipeline, request->session, body->subscription)) {
+        given.status = LIGHTQ_ENOTFOUND;
     }
     lq_session_answer(consume->service->sessions, request->session, LQ_MESSAGE_UNSUBSCRIBE_ANSWER,
                       request->envelope->correlation, request->envelope->group, &given.base);
@@ -591,11 +682,52 @@ void lq_consume_credit(struct lq_consume *consume, const struct lq_request *requ
     const Lightq__Wire__Credit *body = request->body;
     struct lq_subscription *subscription = find(consume, request->session, body->subscription);
     if (subscription == NULL) {
-        return; /* it ended, and the client has not heard yet */
+        /* False: it ended, and the client has not heard yet. */
+        (void)lq_pipeline_credit(consume->service->pipeline, request->session, body);
+        return;
     }
     subscription->credit_messages = add_credit(subscription->credit_messages, body->messages);
     subscription->credit_bytes = add_credit(subscription->credit_bytes, body->bytes);
     wake(subscription);
+}
+
+lightq_status lq_consume_locate(struct lq_consume *consume, const struct lq_request *request, uint64_t group,
+                                struct lq_partition *partition, uint64_t since_ms, lq_consume_located located,
+                                void *data, const char **text)
+{
+    Lightq__Wire__Start start = LIGHTQ__WIRE__START__INIT;
+    lightq_status status = may_have_more(consume, request->session, text);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    struct lq_subscription *lookup = make(consume, request, group, partition, NULL);
+    if (lookup == NULL) {
+        *text = lightq_status_text(LIGHTQ_ENOMEM);
+        return LIGHTQ_ENOMEM;
+    }
+    lookup->located = located;
+    lookup->located_data = data;
+    start.value = since_ms;
+    begin(lookup, &start, lq_partition_start(partition), true);
+    return LIGHTQ_OK;
+}
+
+void lq_consume_each(const struct lq_consume *consume, uint64_t group, uint64_t cgroup,
+                     void (*cb)(void *data, const struct lq_consume_view *view), void *data)
+{
+    struct lq_subscription *subscription, *next;
+    HASH_ITER(hh, consume->by_key, subscription, next)
+    {
+        if (subscription->cgroup == cgroup && subscription->group == group) {
+            const struct lq_consume_view view = {.session = subscription->session,
+                                                 .subscription = subscription->key.number,
+                                                 .position = subscription->next_offset,
+                                                 .credit_messages = subscription->credit_messages,
+                                                 .credit_bytes = subscription->credit_bytes,
+                                                 .standby = subscription->standby};
+            cb(data, &view);
+        }
+    }
 }
 
 /* ---- sessions */
@@ -604,7 +736,11 @@ void lq_consume_session_ended(struct lq_consume *consume, struct lq_session *ses
 {
     (void)consume;
     while (session->subscriptions != NULL) {
+        struct position position = position_of(session->subscriptions);
         destroy(session->subscriptions);
+        if (position.located != NULL) {
+            position.located(position.located_data, LIGHTQ_ECANCELED, 0, "");
+        }
     }
 }
 

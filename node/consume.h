@@ -19,6 +19,23 @@ void lq_consume_unsubscribe(struct lq_consume *consume, const struct lq_request 
 void lq_consume_credit(struct lq_consume *consume, const struct lq_request *request);
 void lq_consume_offsets(struct lq_consume *consume, const struct lq_request *request);
 
+/* The first offset stamped @since_ms or later. Runs once, later; ECANCELED: the session has ended. */
+typedef void (*lq_consume_located)(void *data, lightq_status status, uint64_t offset, const char *text);
+/* OK: @located runs. ELIMIT | ENOMEM, and *text. */
+lightq_status lq_consume_locate(struct lq_consume *consume, const struct lq_request *request, uint64_t group,
+                                struct lq_partition *partition, uint64_t since_ms, lq_consume_located located,
+                                void *data, const char **text) LQ_MUST_CHECK;
+
+/* The subscriptions of one subscriber group, for people. */
+struct lq_consume_view {
+    const struct lq_session *session;
+    uint64_t subscription, position;
+    int64_t credit_messages, credit_bytes;
+    bool standby;
+};
+void lq_consume_each(const struct lq_consume *consume, uint64_t group, uint64_t cgroup,
+                     void (*cb)(void *data, const struct lq_consume_view *view), void *data);
+
 /* The session ended: so do its subscriptions. */
 void lq_consume_session_ended(struct lq_consume *consume, struct lq_session *session);
 /* It takes deliveries again. */

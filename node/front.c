@@ -72,7 +72,7 @@ static bool grow_slots(struct lq_front *front)
 
 /* ---- the life of a connection */
 
-static void address_text(const struct conn *conn, char text[ADDRESS_TEXT_BYTES])
+static void address_text(const struct conn *conn, char text[LQ_ADDRESS_TEXT_BYTES])
 {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
@@ -80,17 +80,22 @@ static void address_text(const struct conn *conn, char text[ADDRESS_TEXT_BYTES])
     if (getpeername(conn->descriptor, (struct sockaddr *)&address, &size) != 0) {
         return;
     }
+    char host[ADDRESS_TEXT_BYTES];
     if (address.ss_family == AF_INET) {
-        (void)uv_ip4_name((const struct sockaddr_in *)(const void *)&address, text, ADDRESS_TEXT_BYTES);
+        const struct sockaddr_in *ip4 = (const struct sockaddr_in *)(const void *)&address;
+        (void)uv_ip4_name(ip4, host, sizeof host);
+        (void)snprintf(text, LQ_ADDRESS_TEXT_BYTES, "%s:%u", host, ntohs(ip4->sin_port));
     } else {
-        (void)uv_ip6_name((const struct sockaddr_in6 *)(const void *)&address, text, ADDRESS_TEXT_BYTES);
+        const struct sockaddr_in6 *ip6 = (const struct sockaddr_in6 *)(const void *)&address;
+        (void)uv_ip6_name(ip6, host, sizeof host);
+        (void)snprintf(text, LQ_ADDRESS_TEXT_BYTES, "[%s]:%u", host, ntohs(ip6->sin6_port));
     }
 }
 
 void lq_front_warn(struct conn *conn, const char *why)
 {
     struct lq_front *front = conn->front;
-    char text[ADDRESS_TEXT_BYTES];
+    char text[LQ_ADDRESS_TEXT_BYTES];
     if (uv_now(front->loop) < front->log_again_ms) {
         front->log_held_back++;
         return;
@@ -480,6 +485,14 @@ static uint64_t front_queued_to(struct lq_outlet *outlet, lq_peer peer)
     return conn == NULL ? 0 : conn->out_bytes;
 }
 
+static void front_address(struct lq_outlet *outlet, lq_peer peer, struct lq_address_text *text)
+{
+    const struct conn *conn = find((struct lq_front *)outlet, peer);
+    if (conn != NULL) {
+        address_text(conn, text->text);
+    }
+}
+
 static uint64_t front_queued(struct lq_outlet *outlet)
 {
     return lq_front_queued_bytes((struct lq_front *)outlet);
@@ -522,8 +535,11 @@ lightq_status lq_front_new(uv_loop_t *loop, const struct lq_front_options *optio
     if (front == NULL) {
         return lq_err_set(err, LIGHTQ_ENOMEM, "out of memory");
     }
-    front->outlet = (struct lq_outlet){
-        .send = front_send, .close = front_close_peer, .queued_to = front_queued_to, .queued = front_queued};
+    front->outlet = (struct lq_outlet){.send = front_send,
+                                       .close = front_close_peer,
+                                       .queued_to = front_queued_to,
+                                       .queued = front_queued,
+                                       .address = front_address};
     front->loop = loop;
     front->events = events;
     front->owner = owner;

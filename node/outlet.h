@@ -20,6 +20,11 @@ struct lq_packet {
     uint32_t payload_offset, payload_size;
 };
 
+#define LQ_ADDRESS_TEXT_BYTES 80
+struct lq_address_text {
+    char text[LQ_ADDRESS_TEXT_BYTES]; /* host:port */
+};
+
 enum lq_outlet_close {
     LQ_CLOSE_WRITTEN, /* when what was sent to it has been written, or takes too long */
     LQ_CLOSE_NOW,     /* what it was sent and has not been written is lost */
@@ -34,6 +39,8 @@ struct lq_outlet {
     /* Bytes on their way to @peer; over all clients. */
     uint64_t (*queued_to)(struct lq_outlet *outlet, lq_peer peer);
     uint64_t (*queued)(struct lq_outlet *outlet);
+    /* Where it is connected from, for people; "" when that is not known. NULL: never known. */
+    void (*address)(struct lq_outlet *outlet, lq_peer peer, struct lq_address_text *text);
 };
 
 #endif

@@ -4,7 +4,9 @@
 
 #include "node/admin.h"
 #include "node/consume.h"
+#include "node/groups.h"
 #include "node/metadata.h"
+#include "node/pipeline.h"
 #include "node/produce.h"
 
 static void on_bye(struct lq_service *service, const struct lq_request *request)
@@ -57,6 +59,26 @@ static void on_offsets(struct lq_service *service, const struct lq_request *requ
     lq_consume_offsets(service->consume, request);
 }
 
+static void on_settle(struct lq_service *service, const struct lq_request *request)
+{
+    lq_pipeline_settle(service->pipeline, request);
+}
+
+static void on_group_change(struct lq_service *service, const struct lq_request *request)
+{
+    lq_groups_change(service->groups, request);
+}
+
+static void on_group_list(struct lq_service *service, const struct lq_request *request)
+{
+    lq_groups_list(service, request);
+}
+
+static void on_group_describe(struct lq_service *service, const struct lq_request *request)
+{
+    lq_groups_describe(service, request);
+}
+
 static void on_topic_create(struct lq_service *service, const struct lq_request *request)
 {
     lq_admin_topic_create(service->admin, request);
@@ -105,6 +127,8 @@ static const struct route {
 } routes[] = {
     {LQ_MESSAGE_PRODUCE, true, on_produce},
     {LQ_MESSAGE_CREDIT, false, on_credit},
+    {LQ_MESSAGE_SETTLE, false, on_settle},
+    {LQ_MESSAGE_COMMIT, false, on_group_change},
     {LQ_MESSAGE_HEARTBEAT, false, on_heartbeat},
     {LQ_MESSAGE_HEARTBEAT_ANSWER, false, on_heartbeat_answer},
     {LQ_MESSAGE_METADATA, false, on_metadata},
@@ -112,6 +136,12 @@ static const struct route {
     {LQ_MESSAGE_UNSUBSCRIBE, false, on_unsubscribe},
     {LQ_MESSAGE_OFFSETS, false, on_offsets},
     {LQ_MESSAGE_BYE, false, on_bye},
+    {LQ_MESSAGE_GROUP_CREATE, false, on_group_change},
+    {LQ_MESSAGE_GROUP_DELETE, false, on_group_change},
+    {LQ_MESSAGE_GROUP_ALTER, false, on_group_change},
+    {LQ_MESSAGE_GROUP_SEEK, false, on_group_change},
+    {LQ_MESSAGE_GROUP_LIST, false, on_group_list},
+    {LQ_MESSAGE_GROUP_DESCRIBE, false, on_group_describe},
     {LQ_MESSAGE_TOPIC_CREATE, false, on_topic_create},
     {LQ_MESSAGE_TOPIC_LIST, false, on_topic_list},
     {LQ_MESSAGE_TOPIC_DESCRIBE, false, on_topic_describe},

@@ -17,6 +17,8 @@
 
 struct lq_produce;
 struct lq_consume;
+struct lq_pipeline;
+struct lq_groups;
 struct lq_admin;
 
 /* Everything is borrowed from node/shard.c. */
@@ -28,6 +30,8 @@ struct lq_service {
     struct lq_meta *meta;
     struct lq_produce *produce;
     struct lq_consume *consume;
+    struct lq_pipeline *pipeline;
+    struct lq_groups *groups;
     struct lq_admin *admin;
     uint64_t memory_used; /* by requests being worked on and entries read ahead; bounded by memory.max */
 };

@@ -237,15 +237,23 @@ static bool is_choked(const struct lq_sessions *sessions, const struct lq_sessio
            sessions->outlet->queued(sessions->outlet) >= sessions->options->memory_max;
 }
 
+bool lq_session_takes(struct lq_sessions *sessions, struct lq_session *session)
+{
+    if (session->lost) {
+        return false;
+    }
+    if (session->blocked || is_choked(sessions, session)) {
+        block(sessions, session);
+        return false;
+    }
+    return true;
+}
+
 lightq_status lq_session_deliver(struct lq_sessions *sessions, struct lq_session *session,
                                  const Lightq__Wire__Deliver *deliver, uint64_t group, struct lq_slab *slab,
                                  uint32_t offset, uint32_t size)
 {
-    if (session->lost) {
-        return LIGHTQ_EBUSY;
-    }
-    if (session->blocked || is_choked(sessions, session)) {
-        block(sessions, session);
+    if (!lq_session_takes(sessions, session)) {
         return LIGHTQ_EBUSY;
     }
     lightq_status status = pack(sessions, LQ_MESSAGE_DELIVER, LQ_ENVELOPE_FLAG_PAYLOAD, 0, group, &deliver->base);
@@ -268,6 +276,14 @@ lightq_status lq_session_deliver(struct lq_sessions *sessions, struct lq_session
         block(sessions, session);
     }
     return LIGHTQ_EBUSY;
+}
+
+void lq_session_address(struct lq_sessions *sessions, const struct lq_session *session, struct lq_address_text *text)
+{
+    text->text[0] = '\0';
+    if (sessions->outlet->address != NULL) {
+        sessions->outlet->address(sessions->outlet, session->peer, text);
+    }
 }
 
 /* ---- the life of a session */
@@ -369,6 +385,8 @@ void lq_sessions_hello(struct lq_sessions *sessions, lq_peer peer, uint64_t corr
         if (session == NULL) {
             status = LIGHTQ_ELIMIT;
             text = "this node has as many clients as it may have (sessions.max)";
+        } else {
+            (void)snprintf(session->client_id, sizeof session->client_id, "%s", hello->client_id);
         }
     }
     Lightq__Wire__HelloAnswer answer = LIGHTQ__WIRE__HELLO_ANSWER__INIT;
@@ -393,6 +411,7 @@ void lq_sessions_hello(struct lq_sessions *sessions, lq_peer peer, uint64_t corr
 
 void lq_sessions_bye(struct lq_sessions *sessions, struct lq_session *session)
 {
+    session->said_bye = true;
     end(sessions, session);
 }
 

@@ -21,6 +21,9 @@
 
 struct lq_sessions;
 struct lq_subscription;
+struct lq_member;
+
+#define LQ_SESSION_NAME_BYTES 64 /* of what a client calls itself, the end included; more is cut */
 
 /* An answer that waits for room in the connection's queue. */
 struct lq_waiting_answer;
@@ -33,14 +36,19 @@ struct lq_session {
     uint64_t produce_count, produce_bytes; /* being worked on */
     /* consume.c */
     struct lq_subscription *subscriptions;
-    uint64_t subscription_count;
+    uint64_t subscription_count; /* those of pipeline groups included */
+    /* pipeline.c, settle.c, groups.c */
+    struct lq_member *members;
+    uint64_t group_requests; /* being worked on */
     /* session.c */
     struct lq_waiting_answer *waiting, **waiting_end;
     uint64_t waiting_bytes;
     struct lq_session *prev, *next;                 /* by when it was heard, the longest silent first */
     struct lq_session *blocked_prev, *blocked_next; /* with answers waiting, or deliveries refused */
+    char client_id[LQ_SESSION_NAME_BYTES];          /* of its HELLO */
     bool blocked;
-    bool lost; /* its connection is being closed: nothing is sent any more; lq_sessions_closed will end it */
+    bool said_bye; /* one of the two: it ends cleanly */
+    bool lost;     /* its connection is being closed: nothing is sent any more; lq_sessions_closed will end it */
     UT_hash_handle by_peer, by_number;
 };
 
@@ -85,11 +93,15 @@ void lq_session_answer(struct lq_sessions *sessions, struct lq_session *session,
 /* Sends an ERROR. The same rules. */
 void lq_session_error(struct lq_sessions *sessions, struct lq_session *session, uint64_t correlation,
                       lightq_status status, const char *text);
+/* False: it takes no delivery at the moment; unblocked() tells when to try again (or ended()). */
+bool lq_session_takes(struct lq_sessions *sessions, struct lq_session *session);
 /* Sends a delivery. OK | EBUSY: it takes nothing at the moment; unblocked() tells when to try again (or ended(), when
  * the connection turned out to be gone) | ENOMEM. Never ends the session inside. */
 lightq_status lq_session_deliver(struct lq_sessions *sessions, struct lq_session *session,
                                  const Lightq__Wire__Deliver *deliver, uint64_t group, struct lq_slab *slab,
                                  uint32_t offset, uint32_t size) LQ_MUST_CHECK;
+/* Where it is connected from, for people. */
+void lq_session_address(struct lq_sessions *sessions, const struct lq_session *session, struct lq_address_text *text);
 /* Sends @message to a connection that has no session. */
 void lq_sessions_tell(struct lq_sessions *sessions, lq_peer peer, uint16_t type, uint64_t correlation,
                       const ProtobufCMessage *message);

@@ -6,6 +6,8 @@
 
 #include "node/admin.h"
 #include "node/consume.h"
+#include "node/groups.h"
+#include "node/pipeline.h"
 #include "node/produce.h"
 #include "node/router.h"
 
@@ -41,12 +43,14 @@ static void on_session_ended(void *owner, struct lq_session *session)
 {
     struct lq_shard *shard = owner;
     lq_consume_session_ended(shard->service.consume, session);
+    lq_pipeline_session_ended(shard->service.pipeline, session);
 }
 
 static void on_session_unblocked(void *owner, struct lq_session *session)
 {
     struct lq_shard *shard = owner;
     lq_consume_session_unblocked(shard->service.consume, session);
+    lq_pipeline_session_unblocked(shard->service.pipeline, session);
 }
 
 static const struct lq_sessions_events sessions_events = {.ended = on_session_ended, .unblocked = on_session_unblocked};
@@ -65,6 +69,9 @@ static uint64_t next_deadline(struct lq_shard *shard, bool blocked)
     }
     if (shard->meta != NULL) {
         deadline_us = earlier(deadline_us, lq_meta_deadline_us(shard->meta));
+    }
+    if (shard->service.pipeline != NULL) {
+        deadline_us = earlier(deadline_us, lq_pipeline_deadline_us(shard->service.pipeline));
     }
     if (blocked) {
         deadline_us = earlier(deadline_us, lq_clock_monotonic_us(shard->clock) + RETRY_MS * MICROS_PER_MILLI);
@@ -90,6 +97,7 @@ static void on_timer(uv_timer_t *timer)
         shard->tick_us = now_us + TICK_MS * MICROS_PER_MILLI;
         lq_sessions_tick(shard->service.sessions);
         lq_produce_tick(shard->service.produce);
+        lq_groups_tick(shard->service.groups);
         if (shard->number == 0) {
             shard->events->tick(shard->owner);
         } else {
@@ -148,6 +156,7 @@ static void on_prepare(uv_prepare_t *prepare)
     more |= run_groups(shard);
     bool blocked = lq_sessions_turn(shard->service.sessions);
     more |= lq_consume_turn(shard->service.consume);
+    more |= lq_pipeline_turn(shard->service.pipeline);
     if (shard->transport != NULL) {
         lq_transport_turn(shard->transport);
     }
@@ -198,6 +207,12 @@ static lightq_status make_parts(struct lq_shard *shard, struct lq_err *err)
     }
     if (status == LIGHTQ_OK) {
         status = lq_consume_new(service, &service->consume);
+    }
+    if (status == LIGHTQ_OK) {
+        status = lq_pipeline_new(service, &service->pipeline);
+    }
+    if (status == LIGHTQ_OK) {
+        status = lq_groups_new(service, &service->groups);
     }
     if (status == LIGHTQ_OK) {
         status = lq_admin_new(service, &service->admin);
@@ -274,6 +289,12 @@ void lq_shard_deinit(struct lq_shard *shard)
     }
     if (service->consume != NULL) {
         lq_consume_free(service->consume);
+    }
+    if (service->groups != NULL) {
+        lq_groups_free(service->groups);
+    }
+    if (service->pipeline != NULL) {
+        lq_pipeline_free(service->pipeline);
     }
     lq_mailbox_deinit(&shard->box);
     if (shard->prepare.data != NULL) {

@@ -7,6 +7,8 @@
 #include "chaos/sim/wraps.h"
 #include "node/admin.h"
 #include "node/consume.h"
+#include "node/groups.h"
+#include "node/pipeline.h"
 #include "node/produce.h"
 #include "tests/lib/sim_parts.h"
 
@@ -129,12 +131,14 @@ static void on_session_ended(void *owner, struct lq_session *session)
 {
     struct machine *machine = owner;
     lq_consume_session_ended(machine->service.consume, session);
+    lq_pipeline_session_ended(machine->service.pipeline, session);
 }
 
 static void on_session_unblocked(void *owner, struct lq_session *session)
 {
     struct machine *machine = owner;
     lq_consume_session_unblocked(machine->service.consume, session);
+    lq_pipeline_session_unblocked(machine->service.pipeline, session);
 }
 
 static const struct lq_sessions_events sessions_events = {.ended = on_session_ended, .unblocked = on_session_unblocked};
@@ -283,6 +287,12 @@ static lightq_status begin_service(struct machine *machine)
     if (status == LIGHTQ_OK) {
         status = lq_consume_new(service, &service->consume);
     }
+    if (status == LIGHTQ_OK) {
+        status = lq_pipeline_new(service, &service->pipeline);
+    }
+    if (status == LIGHTQ_OK) {
+        status = lq_groups_new(service, &service->groups);
+    }
     return status == LIGHTQ_OK ? lq_admin_new(service, &service->admin) : status;
 }
 
@@ -323,6 +333,8 @@ void machine_stop(struct sim_node *node)
     lq_admin_free(service->admin);
     lq_sessions_free(service->sessions);
     lq_consume_free(service->consume);
+    lq_groups_free(service->groups);
+    lq_pipeline_free(service->pipeline);
     machine->service.meta = NULL;
     machine->service.sessions = NULL;
     net_node_gone(&machine->world->net, machine);
@@ -362,6 +374,7 @@ void machine_turn(struct sim_node *node)
     }
     (void)lq_sessions_turn(machine->service.sessions);
     more |= lq_consume_turn(machine->service.consume);
+    more |= lq_pipeline_turn(machine->service.pipeline);
     more |= machine->meta != NULL && lq_meta_needs_turn(machine->meta);
     if (more) {
         sim_touch(node);
@@ -372,6 +385,10 @@ uint64_t machine_deadline_us(struct sim_node *node)
 {
     struct machine *machine = of_node(node);
     uint64_t due = machine->tick_us;
+    if (machine->service.pipeline != NULL) {
+        uint64_t pipeline = lq_pipeline_deadline_us(machine->service.pipeline);
+        due = pipeline < due ? pipeline : due;
+    }
     if (machine->forming != NULL) {
         uint64_t forming = lq_forming_deadline_us(machine->forming);
         due = forming < due ? forming : due;
@@ -400,6 +417,7 @@ void machine_tick(struct sim_node *node)
         machine->tick_us = now_us + TICK_US;
         lq_sessions_tick(machine->service.sessions);
         lq_produce_tick(machine->service.produce);
+        lq_groups_tick(machine->service.groups);
     }
     sim_touch(node);
 }

@@ -200,6 +200,17 @@ void lq_leases_credit(struct lq_leases *leases, lq_lease_consumer consumer, uint
     }
 }
 
+void lq_leases_suspend(struct lq_leases *leases, lq_lease_consumer consumer, bool suspended)
+{
+    struct lq_lease_place *place = lq_lease_place_at(leases, consumer);
+    place->suspended = suspended;
+    if (lq_lease_has_credit(place)) {
+        enter_ring(leases, consumer);
+    } else {
+        leave_ring(leases, consumer);
+    }
+}
+
 void lq_lease_charge(struct lq_leases *leases, uint32_t consumer, uint64_t messages, uint64_t bytes)
 {
     struct lq_lease_place *place = lq_lease_place_at(leases, consumer);

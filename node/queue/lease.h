@@ -63,6 +63,10 @@ lightq_status lq_leases_leave(struct lq_leases *leases, lq_lease_consumer consum
 /* More credit. A consumer is given something as long as both are above 0; the last may bring the bytes below. */
 void lq_leases_credit(struct lq_leases *leases, lq_lease_consumer consumer, uint64_t messages, uint64_t bytes);
 
+/* A suspended consumer is given nothing, whatever its credit, until it is not any more: for one that cannot be sent
+ * anything at the moment. */
+void lq_leases_suspend(struct lq_leases *leases, lq_lease_consumer consumer, bool suspended);
+
 struct lq_lease_consumer_status {
     void *owner;
     int64_t credit_messages, credit_bytes;

@@ -43,7 +43,7 @@ struct lq_lease_extent {
 
 struct lq_lease_place {
     uint32_t link; /* the pool's, when free */
-    bool in_use;
+    bool in_use, suspended;
     void *owner;
     int64_t credit_messages, credit_bytes;
     uint32_t held;
@@ -161,7 +161,7 @@ static inline struct lq_lease_place *lq_lease_place_at(const struct lq_leases *l
 }
 static inline bool lq_lease_has_credit(const struct lq_lease_place *place)
 {
-    return place->credit_messages > 0 && place->credit_bytes > 0;
+    return !place->suspended && place->credit_messages > 0 && place->credit_bytes > 0;
 }
 /* Takes from @consumer's credit, and the turn goes to the next. */
 void lq_lease_charge(struct lq_leases *leases, uint32_t consumer, uint64_t messages, uint64_t bytes);

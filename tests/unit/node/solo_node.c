@@ -3,6 +3,8 @@
 
 #include "node/admin.h"
 #include "node/consume.h"
+#include "node/groups.h"
+#include "node/pipeline.h"
 #include "node/produce.h"
 
 #define TURNS_MAX     200000
@@ -15,12 +17,14 @@ static void on_session_ended(void *owner, struct lq_session *session)
 {
     struct solo_node *solo = owner;
     lq_consume_session_ended(solo->service.consume, session);
+    lq_pipeline_session_ended(solo->service.pipeline, session);
 }
 
 static void on_session_unblocked(void *owner, struct lq_session *session)
 {
     struct solo_node *solo = owner;
     lq_consume_session_unblocked(solo->service.consume, session);
+    lq_pipeline_session_unblocked(solo->service.pipeline, session);
 }
 
 static const struct lq_sessions_events sessions_events = {.ended = on_session_ended, .unblocked = on_session_unblocked};
@@ -70,6 +74,8 @@ void solo_node_start(struct solo_node *solo)
                      LIGHTQ_OK);
     assert_int_equal(lq_produce_new(service, &service->produce), LIGHTQ_OK);
     assert_int_equal(lq_consume_new(service, &service->consume), LIGHTQ_OK);
+    assert_int_equal(lq_pipeline_new(service, &service->pipeline), LIGHTQ_OK);
+    assert_int_equal(lq_groups_new(service, &service->groups), LIGHTQ_OK);
     assert_int_equal(lq_admin_new(service, &service->admin), LIGHTQ_OK);
     for (int i = 0; i < TURNS_MAX && !solo->ready; i++) {
         solo_node_advance(solo, 1);
@@ -92,6 +98,8 @@ void solo_node_deinit(struct solo_node *solo)
     lq_admin_free(service->admin);
     lq_sessions_free(service->sessions);
     lq_consume_free(service->consume);
+    lq_groups_free(service->groups);
+    lq_pipeline_free(service->pipeline);
     assert_int_equal(service->memory_used, 0);
     assert_int_equal(lq_io_mem_open_files(solo->disk), 0);
     lq_io_mem_free(solo->disk);
@@ -105,6 +113,7 @@ void solo_node_turn_without_disk(struct solo_node *solo)
     lone_turn(&solo->clock, solo->meta, solo->host);
     (void)lq_sessions_turn(solo->service.sessions);
     (void)lq_consume_turn(solo->service.consume);
+    (void)lq_pipeline_turn(solo->service.pipeline);
 }
 
 void solo_node_turn(struct solo_node *solo)
