@@ -10,7 +10,8 @@
 #include "client/base/log.h"
 #include "storage/array.h"
 
-#define FRAME_ALIGN 8
+#define FRAME_ALIGN  8
+#define SEARCH_BYTES 4096 /* looked through at a time for a frame */
 
 /* ---- groups and their views ---- */
 
@@ -153,18 +154,29 @@ static lightq_status frame_head(struct lq_replay_file *file, uint64_t position, 
 static lightq_status frame_follows(struct lq_replay_file *file, uint64_t position, uint64_t salt, bool any_salt,
                                    bool *follows, struct lq_err *err)
 {
+    uint64_t at = position + FRAME_ALIGN;
     *follows = false;
-    for (uint64_t at = position + FRAME_ALIGN; at + LQ_FRAME_HEADER_BYTES <= file->size; at += FRAME_ALIGN) {
+    while (at + LQ_FRAME_HEADER_BYTES <= file->size) {
         const uint8_t *bytes;
         size_t available = 0;
+        size_t here = 0;
         struct frame frame;
-        lightq_status status = lq_scan_bytes(&file->scan, at, LQ_FRAME_HEADER_BYTES, &bytes, &available, err);
-        if (status == LIGHTQ_OK && lq_get_u32(bytes) == LQ_FRAME_MAGIC) {
-            status = frame_head(file, at, salt, any_salt, &frame, follows, err);
+        lightq_status status = lq_scan_bytes(&file->scan, at, SEARCH_BYTES, &bytes, &available, err);
+        if (status != LIGHTQ_OK || available < LQ_FRAME_HEADER_BYTES) {
+            return status;
         }
+        while (here + LQ_FRAME_HEADER_BYTES <= available && lq_get_u32(bytes + here) != LQ_FRAME_MAGIC) {
+            here += FRAME_ALIGN;
+        }
+        at += here;
+        if (here + LQ_FRAME_HEADER_BYTES > available) {
+            continue;
+        }
+        status = frame_head(file, at, salt, any_salt, &frame, follows, err);
         if (status != LIGHTQ_OK || *follows) {
             return status;
         }
+        at += FRAME_ALIGN;
     }
     return LIGHTQ_OK;
 }
