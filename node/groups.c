@@ -19,7 +19,6 @@ struct change {
     struct lq_group_request request;
     struct lq_groups *groups;
     uint16_t type; /* of the client's message */
-    bool locating; /* the offset of a time is looked for; it is not handed in yet */
     bool answered;
     uint64_t session, correlation, group;
     uint64_t deadline_us;
@@ -268,7 +267,7 @@ static void on_located(void *data, lightq_status status, uint64_t offset, const 
 {
     struct change *change = data;
     struct lq_partition *partition = lq_meta_partition(change->groups->service->meta, change->group);
-    change->locating = false;
+    change->answered |= status == LIGHTQ_ECANCELED; /* its client is leaving */
     if (status == LIGHTQ_OK && partition == NULL) {
         status = LIGHTQ_ENOTLEADER;
     }
@@ -295,7 +294,6 @@ static lightq_status hand_in(struct change *change, const struct lq_request *in,
         return LIGHTQ_EBUSY;
     }
     if (start != NULL) {
-        change->locating = true;
         status =
             lq_consume_locate(service->consume, in, change->group, partition, start->time_ms, on_located, change, text);
     } else {
