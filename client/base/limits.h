@@ -63,6 +63,7 @@
 #define LQ_DELIVER_GRANTS_MAX          1024                /* in one DELIVER; more make more DELIVERs */
 #define LQ_SETTLE_ITEMS_MAX            4096                /* in one SETTLE of a client */
 #define LQ_SETTLE_RANGE_MAX            (1024u * 1024)      /* messages in one range of a settle */
+#define LQ_SETTLE_QUEUED_MAX           (1024u * 1024)      /* results of one partition that wait in a client */
 #define LQ_SETTLE_BYTES_MIN            64                  /* a SETTLE command with one result */
 #define LQ_SETTLE_BYTES_MAX            (64u * 1024)        /* one SETTLE command; more results make more commands */
 #define LQ_SHARDS_MAX                  16                  /* event loops of one node */

@@ -97,6 +97,10 @@ static void on_reply(struct lq_request *request, struct lq_reply *reply)
     }
     bool missed_by_one = is_missed_by_one(call, reply);
     if (reply->answered && !lightq_status_retriable(reply->status) && !missed_by_one) {
+        if (call->keep_refusal) {
+            call->answer = reply->body;
+            reply->body = NULL;
+        }
         fail(call, reply->status, reply->text);
         return;
     }

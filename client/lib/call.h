@@ -20,6 +20,7 @@ struct lq_call {
     void (*prepare)(struct lq_call *call, const struct lq_topic *topic); /* fills the topic's id into the body */
     bool only_count;        /* nothing is asked: the topic's number of partitions is all that is wanted */
     lightq_status repeated; /* what a change says that was made by an attempt whose answer was lost: EEXISTS, ... */
+    bool keep_refusal;      /* the answer is given also when it is a refusal */
     bool any_may_miss;      /* ENOTFOUND of one server is not believed: its catalog may be behind */
     uint64_t timeout_us;
     /* set by lq_call_run */

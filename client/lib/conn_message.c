@@ -257,6 +257,22 @@ static const Lightq__Wire__Leader *leader_in(uint16_t type, const void *body)
         return ((const Lightq__Wire__SubscribeAnswer *)body)->leader;
     case LQ_MESSAGE_OFFSETS_ANSWER:
         return ((const Lightq__Wire__OffsetsAnswer *)body)->leader;
+    case LQ_MESSAGE_SETTLE_ANSWER:
+        return ((const Lightq__Wire__SettleAnswer *)body)->leader;
+    case LQ_MESSAGE_COMMIT_ANSWER:
+        return ((const Lightq__Wire__CommitAnswer *)body)->leader;
+    case LQ_MESSAGE_GROUP_CREATE_ANSWER:
+        return ((const Lightq__Wire__GroupCreateAnswer *)body)->leader;
+    case LQ_MESSAGE_GROUP_DELETE_ANSWER:
+        return ((const Lightq__Wire__GroupDeleteAnswer *)body)->leader;
+    case LQ_MESSAGE_GROUP_ALTER_ANSWER:
+        return ((const Lightq__Wire__GroupAlterAnswer *)body)->leader;
+    case LQ_MESSAGE_GROUP_SEEK_ANSWER:
+        return ((const Lightq__Wire__GroupSeekAnswer *)body)->leader;
+    case LQ_MESSAGE_GROUP_LIST_ANSWER:
+        return ((const Lightq__Wire__GroupListAnswer *)body)->leader;
+    case LQ_MESSAGE_GROUP_DESCRIBE_ANSWER:
+        return ((const Lightq__Wire__GroupDescribeAnswer *)body)->leader;
     case LQ_MESSAGE_PARTITION_TRANSFER_ANSWER:
         return ((const Lightq__Wire__PartitionTransferAnswer *)body)->leader;
     case LQ_MESSAGE_TOPIC_CREATE_ANSWER:

@@ -49,6 +49,15 @@ void lq_parcel_free(struct lq_parcel *parcel)
 
 /* ---- parcels */
 
+/* True when a seek, or the loss of what it was granted under, has made @parcel worthless. Of its generation only the
+ * application's thread raises the newest. What a group's results came to is told whatever happened since. */
+static bool is_stale(const struct lq_parcel *parcel)
+{
+    const struct lq_feed *feed = parcel->feed;
+    return parcel->kind != LQ_PARCEL_UNSETTLED &&
+           (parcel->generation != feed->generation || parcel->epoch != atomic_load(&feed->epoch));
+}
+
 /* The next parcel that is not of before a seek, or NULL. With the lock. */
 static struct lq_parcel *take_ready(struct lightq_consumer *consumer, struct lq_parcel **stale)
 {
@@ -58,7 +67,7 @@ static struct lq_parcel *take_ready(struct lightq_consumer *consumer, struct lq_
         if (consumer->ready_first == NULL) {
             consumer->ready_last = NULL;
         }
-        if (parcel->feed == NULL || parcel->generation == parcel->feed->generation) {
+        if (parcel->feed == NULL || !is_stale(parcel)) {
             return parcel;
         }
         parcel->next = *stale;
@@ -104,7 +113,7 @@ static void drop_current(struct lightq_consumer *consumer)
     if (parcel->kind == LQ_PARCEL_BATCH) {
         lq_batch_close(&consumer->batch);
         pthread_mutex_lock(&consumer->lock);
-        if (parcel->generation == parcel->feed->generation) {
+        if (!is_stale(parcel)) {
             parcel->feed->returned_messages += parcel->count;
             parcel->feed->returned_bytes += parcel->payload->size;
         }
@@ -173,6 +182,22 @@ static bool on_damaged(struct lightq_consumer *consumer, const struct lq_err *er
 
 /* ---- messages */
 
+/* Whether the message number @index of the current batch is ours, and which delivery. *over: none behind it is. */
+static bool is_granted(struct lightq_consumer *consumer, uint32_t index, uint32_t *delivery, bool *over)
+{
+    const struct lq_parcel *parcel = consumer->current;
+    while (consumer->grant_at < parcel->grant_count &&
+           index >= parcel->grants[consumer->grant_at].first + parcel->grants[consumer->grant_at].count) {
+        consumer->grant_at++;
+    }
+    *over = consumer->grant_at == parcel->grant_count;
+    if (*over || index < parcel->grants[consumer->grant_at].first) {
+        return false;
+    }
+    *delivery = parcel->grants[consumer->grant_at].delivery;
+    return true;
+}
+
 /* The next wanted message of the current batch. OK | ENOTFOUND (no more) | EPROTO (not sound). */
 static lightq_status next_message(struct lightq_consumer *consumer, struct lightq_record *out)
 {
@@ -180,13 +205,20 @@ static lightq_status next_message(struct lightq_consumer *consumer, struct light
     struct lq_feed *feed = parcel->feed;
     struct lq_record record;
     int64_t offset;
+    uint32_t delivery = 1;
+    bool over = false, wanted;
     do {
         lightq_status status = lq_batch_next(&consumer->batch, &record);
         if (status != LIGHTQ_OK) {
             return status;
         }
         offset = parcel->base_offset + record.index;
-    } while (offset < parcel->wanted);
+        wanted =
+            parcel->grant_count == 0 ? offset >= parcel->wanted : is_granted(consumer, record.index, &delivery, &over);
+    } while (!wanted && !over);
+    if (over) {
+        return LIGHTQ_ENOTFOUND;
+    }
     *out = (struct lightq_record){
         .topic = feed->intake->name,
         .partition = (int32_t)feed->partition,
@@ -202,9 +234,11 @@ static lightq_status next_message(struct lightq_consumer *consumer, struct light
         .producer = consumer->batch.head.producer_id,
         .batch_crc = consumer->batch.head.crc,
         .sequence = record.sequence,
-        .deliveries = 1,
+        .deliveries = delivery,
+        .grant = parcel->grant_count > 0 ? parcel->group_generation : 0,
     };
     feed->position = offset + 1;
+    lq_settle_given(consumer, out);
     return LIGHTQ_OK;
 }
 
@@ -217,18 +251,23 @@ static void fill_event(struct lightq_consumer *consumer, struct lightq_event *ev
         event->record.partition = (int32_t)parcel->feed->partition;
         event->record.offset = parcel->base_offset;
     }
-    if (parcel->kind == LQ_PARCEL_ERROR) {
-        event->kind = LIGHTQ_EVENT_ERROR;
+    if (parcel->kind == LQ_PARCEL_MOVED) {
+        parcel->feed->position = parcel->base_offset;
+        parcel->feed->handled = LQ_POSITION_UNKNOWN;
+        parcel->feed->committed = parcel->base_offset;
+        parcel->feed->given_generation = parcel->group_generation;
+    }
+    if (parcel->kind != LQ_PARCEL_END) {
+        event->kind = parcel->kind == LQ_PARCEL_UNSETTLED ? LIGHTQ_EVENT_UNSETTLED : LIGHTQ_EVENT_ERROR;
         consumer->error = *parcel->error;
         event->error = &consumer->error;
     }
 }
 
-/* True when a seek has made the current parcel worthless. Only this thread raises a generation. */
 static bool is_current_stale(const struct lightq_consumer *consumer)
 {
     const struct lq_parcel *parcel = consumer->current;
-    return parcel != NULL && parcel->feed != NULL && parcel->generation != parcel->feed->generation;
+    return parcel != NULL && parcel->feed != NULL && is_stale(parcel);
 }
 
 /* Gives the next message, end or error there is. False: nothing is there. */
@@ -256,6 +295,7 @@ static bool give(struct lightq_consumer *consumer, struct lightq_event *event)
             fill_event(consumer, event);
             return true;
         }
+        consumer->grant_at = 0;
         lightq_status status = lq_batch_open(&consumer->batch, parcel->payload->bytes, parcel->payload->size, &err);
         if (status != LIGHTQ_OK) {
             consumer->batch = (struct lq_batch){.unpacked = NULL};
@@ -277,6 +317,7 @@ lightq_status lightq_consumer_poll(struct lightq_consumer *consumer, int timeout
     if (lq_client_forked(consumer->client)) {
         return LIGHTQ_EFORK;
     }
+    lq_settle_polled(consumer);
     if (consumer->has_stashed) {
         consumer->has_stashed = false;
         *event = consumer->stashed;
@@ -316,6 +357,7 @@ lightq_status lightq_consumer_poll_many(struct lightq_consumer *consumer, int ti
         return LIGHTQ_EINVAL;
     }
     *count = 0;
+    lq_settle_polled(consumer);
     if (consumer->has_stashed) {
         return LIGHTQ_OK;
     }

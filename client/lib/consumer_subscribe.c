@@ -10,9 +10,7 @@
 #include "client/lib/start.h"
 #include "client/lib/wait.h"
 
-/* The intake that reads @partition of @topic; with @exactly the one that was subscribed so. With the lock. */
-static struct lq_intake *find_intake(struct lightq_consumer *consumer, const char *topic, int32_t partition,
-                                     bool exactly)
+struct lq_intake *lq_consumer_find(struct lightq_consumer *consumer, const char *topic, int32_t partition, bool exactly)
 {
     for (struct lq_intake *intake = consumer->intakes; intake != NULL; intake = intake->next) {
         bool same = intake->partition == partition;
@@ -24,11 +22,23 @@ static struct lq_intake *find_intake(struct lightq_consumer *consumer, const cha
     return NULL;
 }
 
+struct lq_feed *lq_intake_feed(const struct lq_intake *intake, uint32_t partition)
+{
+    for (struct lq_feed *feed = intake->feeds; feed != NULL; feed = feed->next) {
+        if (feed->partition == partition) {
+            return feed;
+        }
+    }
+    return NULL;
+}
+
 static struct lq_intake *new_intake(struct lightq_consumer *consumer, const char *topic, int32_t partition,
-                                    const struct lightq_start *start)
+                                    const struct lightq_start *start, const char *group)
 {
     struct lq_intake *intake = calloc(1, sizeof *intake);
-    if (intake == NULL || (intake->name = strdup(topic)) == NULL) {
+    if (intake == NULL || (intake->name = strdup(topic)) == NULL ||
+        (group != NULL && (intake->group = strdup(group)) == NULL)) {
+        free(intake != NULL ? intake->name : NULL);
         free(intake);
         return NULL;
     }
@@ -44,8 +54,11 @@ static void free_intake(struct lq_intake *intake)
     while (intake->feeds != NULL) {
         struct lq_feed *feed = intake->feeds;
         intake->feeds = feed->next;
+        free(feed->settler.queue.items);
+        free(feed->settler.flight.items);
         free(feed);
     }
+    free(intake->group);
     free(intake->name);
     free(intake);
 }
@@ -152,25 +165,18 @@ void lq_consumer_drop(struct lightq_consumer *consumer, const struct lq_intake *
 
 /* ---- public */
 
-lightq_status lightq_consumer_subscribe(struct lightq_consumer *consumer, const char *topic, int32_t partition,
-                                        const struct lightq_start *start, int timeout_ms, struct lightq_error *error)
+/* Begins to read, from @start or as one of @group, and waits when there is time. */
+static lightq_status begin_intake(struct lightq_consumer *consumer, const char *topic, int32_t partition,
+                                  const struct lightq_start *start, const char *group, int timeout_ms,
+                                  struct lightq_error *error)
 {
-    if (lq_client_forked(consumer->client)) {
-        return lq_error_plain(error, LIGHTQ_EFORK);
-    }
-    lightq_status status = lq_topic_name_check(topic);
-    if (status != LIGHTQ_OK) {
-        return lq_error_plain(error, status);
-    }
-    if (partition < LIGHTQ_PARTITION_ANY || !lq_start_is_good(start)) {
-        return lq_error_set(error, LIGHTQ_EINVAL, "not a partition, or not a place to start at");
-    }
-    struct lq_intake *intake = new_intake(consumer, topic, partition, start);
+    lightq_status status = LIGHTQ_OK;
+    struct lq_intake *intake = new_intake(consumer, topic, partition, start, group);
     if (intake == NULL) {
         return lq_error_plain(error, LIGHTQ_ENOMEM);
     }
     pthread_mutex_lock(&consumer->lock);
-    if (find_intake(consumer, topic, partition, false) != NULL) {
+    if (lq_consumer_find(consumer, topic, partition, false) != NULL) {
         pthread_mutex_unlock(&consumer->lock);
         free_intake(intake);
         return lq_error_set(error, LIGHTQ_EEXISTS, "this consumer reads topic %s already", topic);
@@ -190,6 +196,40 @@ lightq_status lightq_consumer_subscribe(struct lightq_consumer *consumer, const 
     return status;
 }
 
+lightq_status lightq_consumer_subscribe(struct lightq_consumer *consumer, const char *topic, int32_t partition,
+                                        const struct lightq_start *start, int timeout_ms, struct lightq_error *error)
+{
+    if (lq_client_forked(consumer->client)) {
+        return lq_error_plain(error, LIGHTQ_EFORK);
+    }
+    lightq_status status = lq_topic_name_check(topic);
+    if (status != LIGHTQ_OK) {
+        return lq_error_plain(error, status);
+    }
+    if (partition < LIGHTQ_PARTITION_ANY || !lq_start_is_good(start)) {
+        return lq_error_set(error, LIGHTQ_EINVAL, "not a partition, or not a place to start at");
+    }
+    return begin_intake(consumer, topic, partition, start, NULL, timeout_ms, error);
+}
+
+lightq_status lightq_consumer_join(struct lightq_consumer *consumer, const char *topic, const char *group,
+                                   int32_t partition, int timeout_ms, struct lightq_error *error)
+{
+    const struct lightq_start start = {.kind = LIGHTQ_START_BEGIN}; /* not looked at: where the group is */
+    if (lq_client_forked(consumer->client)) {
+        return lq_error_plain(error, LIGHTQ_EFORK);
+    }
+    group = group != NULL ? group : consumer->client->io.options.group_id;
+    if (group == NULL || partition < LIGHTQ_PARTITION_ANY) {
+        return lq_error_set(error, LIGHTQ_EINVAL, group == NULL ? "group.id is not set" : "not a partition");
+    }
+    if (lq_topic_name_check(topic) != LIGHTQ_OK || lq_topic_name_check(group) != LIGHTQ_OK) {
+        return lq_error_plain(error, LIGHTQ_ENAME);
+    }
+    consumer->grouped = true;
+    return begin_intake(consumer, topic, partition, &start, group, timeout_ms, error);
+}
+
 lightq_status lightq_consumer_unsubscribe(struct lightq_consumer *consumer, const char *topic, int32_t partition)
 {
     if (lq_client_forked(consumer->client)) {
@@ -197,9 +237,11 @@ lightq_status lightq_consumer_unsubscribe(struct lightq_consumer *consumer, cons
     }
     bool found = false;
     struct lq_intake *intake;
+    lightq_status finished = lq_settle_finish(consumer, (int)consumer->client->io.options.request_timeout_ms);
+    (void)finished; /* what has no outcome by now is delivered again */
     do {
         pthread_mutex_lock(&consumer->lock);
-        intake = find_intake(consumer, topic, partition, partition != LIGHTQ_PARTITION_ANY);
+        intake = lq_consumer_find(consumer, topic, partition, partition != LIGHTQ_PARTITION_ANY);
         pthread_mutex_unlock(&consumer->lock);
         if (intake != NULL) {
             leave(consumer, intake);
@@ -207,16 +249,6 @@ lightq_status lightq_consumer_unsubscribe(struct lightq_consumer *consumer, cons
         }
     } while (intake != NULL && partition == LIGHTQ_PARTITION_ANY);
     return found ? LIGHTQ_OK : LIGHTQ_ENOTFOUND;
-}
-
-static struct lq_feed *find_feed(const struct lq_intake *intake, uint32_t partition)
-{
-    for (struct lq_feed *feed = intake->feeds; feed != NULL; feed = feed->next) {
-        if (feed->partition == partition) {
-            return feed;
-        }
-    }
-    return NULL;
 }
 
 lightq_status lightq_consumer_position(struct lightq_consumer *consumer, const char *topic, int32_t partition,
@@ -227,8 +259,8 @@ lightq_status lightq_consumer_position(struct lightq_consumer *consumer, const c
         return LIGHTQ_EFORK;
     }
     pthread_mutex_lock(&consumer->lock);
-    struct lq_intake *intake = find_intake(consumer, topic, partition, false);
-    struct lq_feed *feed = intake != NULL ? find_feed(intake, (uint32_t)partition) : NULL;
+    struct lq_intake *intake = lq_consumer_find(consumer, topic, partition, false);
+    struct lq_feed *feed = intake != NULL ? lq_intake_feed(intake, (uint32_t)partition) : NULL;
     if (feed != NULL) {
         status = feed->fixed ? LIGHTQ_OK : LIGHTQ_ENOTREADY;
         *offset = feed->fixed ? feed->position : LIGHTQ_OFFSET_UNKNOWN;
@@ -244,7 +276,7 @@ static bool restart_feeds(struct lq_intake *intake, int32_t partition, const str
 {
     bool some = false;
     for (struct lq_feed *feed = intake->feeds; feed != NULL; feed = feed->next) {
-        if (partition == LIGHTQ_PARTITION_ANY || feed->partition == (uint32_t)partition) {
+        if ((partition == LIGHTQ_PARTITION_ANY || feed->partition == (uint32_t)partition) && !feed->pipeline) {
             lq_feed_restart(feed, start);
             feed->damaged = 0;
             some = true;
@@ -306,13 +338,13 @@ static struct lq_intake *any_intake(struct lightq_consumer *consumer)
 
 lightq_status lightq_consumer_close(struct lightq_consumer *consumer, int timeout_ms)
 {
-    (void)timeout_ms; /* the I/O thread answers at once: there is nothing to wait for */
     if (consumer == NULL) {
         return LIGHTQ_OK;
     }
     if (lq_client_forked(consumer->client)) {
         return LIGHTQ_EFORK;
     }
+    lightq_status finished = lq_settle_finish(consumer, timeout_ms);
     struct lq_intake *intake;
     while ((intake = any_intake(consumer)) != NULL) {
         leave(consumer, intake);
@@ -328,6 +360,7 @@ lightq_status lightq_consumer_close(struct lightq_consumer *consumer, int timeou
     pthread_cond_destroy(&consumer->changed);
     pthread_mutex_destroy(&consumer->lock);
     close(consumer->fd);
+    free(consumer->given);
     free(consumer);
-    return LIGHTQ_OK;
+    return finished;
 }

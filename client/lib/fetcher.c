@@ -84,6 +84,9 @@ static lightq_status add_feed(struct lq_intake *intake, uint32_t partition, cons
     feed->start = *start;
     feed->io_start = *start;
     feed->next_offset = LQ_POSITION_UNKNOWN;
+    feed->committed = LQ_POSITION_UNKNOWN;
+    feed->handled = LQ_POSITION_UNKNOWN;
+    atomic_init(&feed->epoch, 0);
     pthread_mutex_lock(&intake->consumer->lock);
     feed->next = intake->feeds;
     intake->feeds = feed;
@@ -262,6 +265,9 @@ static void on_tick(struct lq_observer *observer)
             if (feed->retry_us > consumer->client->io.now_us && feed->stream.conn == NULL) {
                 lq_fetcher_wake_at(consumer, feed->retry_us);
             }
+            if (feed->settler.retry_us > consumer->client->io.now_us) {
+                lq_fetcher_wake_at(consumer, feed->settler.retry_us);
+            }
         }
     }
 }
@@ -276,6 +282,8 @@ static void take_restart(struct lq_feed *feed)
     feed->io_start = feed->start;
     feed->next_offset = LQ_POSITION_UNKNOWN;
     feed->stopped = false;
+    feed->gone = false;
+    feed->started = feed->intake->group != NULL; /* the consumer's own seek: not where the group is */
     feed->ended_told = false;
     feed->pending_messages = 0;
     feed->pending_bytes = 0;
@@ -318,6 +326,7 @@ static void end_intake(struct lq_intake *intake, struct lq_io *io)
     struct lightq_consumer *consumer = intake->consumer;
     hand_over(consumer); /* who waits for the intake to be gone drops what came for it */
     for (struct lq_feed *feed = intake->feeds; feed != NULL; feed = feed->next) {
+        lq_settler_close(feed);
         lq_feed_close(feed, true);
         feed->stopped = true;
         consumer->feed_count--;

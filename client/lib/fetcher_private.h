@@ -14,6 +14,18 @@ void lq_feed_close(struct lq_feed *feed, bool say);
 /* fetcher_stream.c: stops the feed and tells why. */
 void lq_feed_fail(struct lq_feed *feed, lightq_status status, const char *text, int64_t first, int64_t end);
 
+/* fetcher_stream.c: a parcel with @grants free grants, of now. NULL: out of memory. */
+struct lq_parcel *lq_feed_parcel(struct lq_feed *feed, enum lq_parcel_kind kind, size_t grants);
+/* fetcher_stream.c: what was delivered and not given is worth nothing any more. */
+void lq_feed_forget(struct lq_feed *feed);
+
+/* settler.c: sends what the application said, when it can be. */
+void lq_settler_pump(struct lq_feed *feed);
+/* settler.c: everything that the application said has its outcome. */
+bool lq_settler_is_idle(const struct lq_feed *feed);
+/* settler.c: nothing more is sent. */
+void lq_settler_close(struct lq_feed *feed);
+
 /* fetcher.c: hands @parcel to poll() at the end of this turn. */
 void lq_fetcher_deliver(struct lightq_consumer *consumer, struct lq_parcel *parcel);
 /* fetcher.c: what one feed may have fetched and not given. */

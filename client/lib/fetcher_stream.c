@@ -14,6 +14,7 @@
 #define FEED_MESSAGES_LEAST 1u
 #define CREDIT_PARTS        4 /* credit is granted when a quarter of the share is free */
 #define TEXT_BYTES          512
+#define GROUP_MISSES        3 /* times in a row that the leader must not know a group before it is said to be gone */
 
 static struct lightq_consumer *consumer_of(const struct lq_feed *feed)
 {
@@ -22,7 +23,13 @@ static struct lightq_consumer *consumer_of(const struct lq_feed *feed)
 
 static uint64_t share_messages(const struct lq_feed *feed)
 {
-    return lq_fetcher_share(consumer_of(feed), lq_feed_io(feed)->options.fetch_messages, FEED_MESSAGES_LEAST);
+    const struct lq_client_options *options = &lq_feed_io(feed)->options;
+    uint64_t fetch = options->fetch_messages;
+    if (feed->intake->group != NULL && (feed->pipeline || feed->group_number == 0) &&
+        options->prefetch_messages < fetch) {
+        fetch = options->prefetch_messages; /* also as long as the group's mode is not known */
+    }
+    return lq_fetcher_share(consumer_of(feed), fetch, FEED_MESSAGES_LEAST);
 }
 
 static uint64_t share_bytes(const struct lq_feed *feed)
@@ -43,15 +50,22 @@ static void back_off(struct lq_feed *feed)
 
 /* ---- parcels */
 
-static struct lq_parcel *new_parcel(struct lq_feed *feed, enum lq_parcel_kind kind)
+struct lq_parcel *lq_feed_parcel(struct lq_feed *feed, enum lq_parcel_kind kind, size_t grants)
 {
-    struct lq_parcel *parcel = calloc(1, sizeof *parcel);
+    struct lq_parcel *parcel = calloc(1, sizeof *parcel + grants * sizeof parcel->grants[0]);
     if (parcel != NULL) {
         parcel->kind = kind;
         parcel->feed = feed;
         parcel->generation = feed->io_generation;
+        parcel->epoch = atomic_load(&feed->epoch);
+        parcel->group_generation = feed->group_generation; /* this thread writes it */
     }
     return parcel;
+}
+
+static struct lq_parcel *new_parcel(struct lq_feed *feed, enum lq_parcel_kind kind)
+{
+    return lq_feed_parcel(feed, kind, 0);
 }
 
 static void tell_end(struct lq_feed *feed)
@@ -69,6 +83,7 @@ void lq_feed_fail(struct lq_feed *feed, lightq_status status, const char *text, 
     struct lightq_consumer *consumer = consumer_of(feed);
     lq_feed_close(feed, true);
     feed->stopped = true;
+    feed->gone = status == LIGHTQ_ENOTFOUND;
     pthread_mutex_lock(&consumer->lock);
     bool quiet = feed->intake->quiet && !feed->fixed;
     feed->status = status;
@@ -119,11 +134,51 @@ void lq_feed_credit(struct lq_feed *feed, uint64_t messages, uint64_t bytes)
 
 /* ---- the end of a subscription */
 
+void lq_feed_forget(struct lq_feed *feed)
+{
+    struct lightq_consumer *consumer = consumer_of(feed);
+    pthread_mutex_lock(&consumer->lock);
+    atomic_fetch_add(&feed->epoch, 1);
+    feed->returned_messages = 0;
+    feed->returned_bytes = 0;
+    pthread_mutex_unlock(&consumer->lock);
+    feed->pending_messages = 0;
+    feed->pending_bytes = 0;
+}
+
+/* The leader that granted us messages does not any more: another one grants all that is not settled anew. */
+static void lose_leases(struct lq_feed *feed)
+{
+    if (feed->pipeline) {
+        struct lq_io *io = lq_feed_io(feed);
+        lq_feed_forget(feed);
+        feed->hold_us = io->now_us + io->options.request_timeout_ms * US_PER_MS;
+    }
+}
+
+/* Somebody moved the group: what came before is not from there. */
+static void on_moved(struct lq_feed *feed)
+{
+    struct lightq_consumer *consumer = consumer_of(feed);
+    lq_feed_forget(feed);
+    pthread_mutex_lock(&consumer->lock);
+    feed->group_generation = 0;
+    pthread_mutex_unlock(&consumer->lock);
+    feed->next_offset = LQ_POSITION_UNKNOWN;
+    feed->started = false;
+    feed->moved = true;
+    feed->ended_told = false;
+    feed->retry_us = 0;
+}
+
 void lq_feed_close(struct lq_feed *feed, bool say)
 {
     struct lq_conn *conn = feed->stream.conn;
     lq_request_cancel(&feed->request);
     lq_stream_close(&feed->stream);
+    if (conn != NULL) {
+        lose_leases(feed);
+    }
     if (conn != NULL && say) {
         Lightq__Wire__Unsubscribe body = LIGHTQ__WIRE__UNSUBSCRIBE__INIT;
         body.subscription = feed->stream.id;
@@ -151,7 +206,12 @@ static void on_ended(struct lq_stream *stream, const Lightq__Wire__SubscriptionE
 {
     struct lq_feed *feed = lq_container(stream, struct lq_feed, stream);
     lq_request_cancel(&feed->request);
-    try_again(feed, (lightq_status)ended->status, ended->leader);
+    lose_leases(feed);
+    if (feed->intake->group != NULL && ended->status == LIGHTQ_EFENCED) {
+        on_moved(feed);
+    } else {
+        try_again(feed, (lightq_status)ended->status, ended->leader);
+    }
     lq_feed_pump(feed);
 }
 
@@ -159,6 +219,7 @@ static void on_lost(struct lq_stream *stream)
 {
     struct lq_feed *feed = lq_container(stream, struct lq_feed, stream);
     lq_request_cancel(&feed->request);
+    lose_leases(feed);
     lq_feed_pump(feed);
 }
 
@@ -183,9 +244,66 @@ static bool is_sound(const struct lq_feed *feed, const Lightq__Wire__Deliver *de
            feed->credit_bytes > -(int64_t)LQ_ENTRY_BYTES_MAX;
 }
 
+/* The messages that are granted, and whether the grants lie in the batch, one after the other. */
+static bool are_grants_sound(const Lightq__Wire__Deliver *deliver, uint64_t *messages)
+{
+    uint64_t at = 0;
+    *messages = 0;
+    for (size_t i = 0; i < deliver->n_grants; i++) {
+        const Lightq__Wire__Grant *grant = deliver->grants[i];
+        at += (uint64_t)grant->skip + grant->count;
+        *messages += grant->count;
+        if (grant->count == 0 || grant->delivery == 0) {
+            return false;
+        }
+    }
+    return deliver->n_grants > 0 && at <= deliver->message_count;
+}
+
+/* Messages of a batch that this consumer holds from now on. */
+static void on_granted(struct lq_feed *feed, const Lightq__Wire__Deliver *deliver, struct lq_slab *payload)
+{
+    struct lq_batch_head head;
+    uint64_t messages;
+    bool sound = lq_batch_head_decode(payload->bytes, payload->size, &head, NULL) == LIGHTQ_OK &&
+                 head.record_count == deliver->message_count &&
+                 deliver->base_offset <= (uint64_t)INT64_MAX - head.record_count &&
+                 are_grants_sound(deliver, &messages) && (int64_t)messages <= feed->credit_messages &&
+                 feed->credit_bytes > -(int64_t)LQ_ENTRY_BYTES_MAX;
+    struct lq_parcel *parcel = sound ? lq_feed_parcel(feed, LQ_PARCEL_BATCH, deliver->n_grants) : NULL;
+    if (parcel == NULL) {
+        distrust(feed); /* what was granted goes back, and comes again */
+        return;
+    }
+    uint32_t at = 0;
+    for (size_t i = 0; i < deliver->n_grants; i++) {
+        const Lightq__Wire__Grant *grant = deliver->grants[i];
+        parcel->grants[i] = (struct lq_grant){at + grant->skip, grant->count, grant->delivery};
+        at += grant->skip + grant->count;
+    }
+    parcel->grant_count = deliver->n_grants;
+    parcel->payload = lq_slab_ref(payload);
+    parcel->base_offset = (int64_t)deliver->base_offset;
+    parcel->count = (uint32_t)messages;
+    feed->credit_messages -= (int64_t)messages;
+    feed->credit_bytes -= (int64_t)payload->size;
+    feed->pending_messages += messages;
+    feed->pending_bytes += payload->size;
+    feed->term = deliver->term > feed->term ? deliver->term : feed->term;
+    lq_fetcher_deliver(consumer_of(feed), parcel);
+}
+
 static void on_deliver(struct lq_stream *stream, const Lightq__Wire__Deliver *deliver, struct lq_slab *payload)
 {
     struct lq_feed *feed = lq_container(stream, struct lq_feed, stream);
+    if (feed->pipeline && feed->next_offset != LQ_POSITION_UNKNOWN) {
+        on_granted(feed, deliver, payload);
+        return;
+    }
+    if (feed->standby && deliver->first_wanted <= INT64_MAX) { /* it is our turn, from where the group is now */
+        feed->standby = false;
+        feed->next_offset = (int64_t)deliver->first_wanted;
+    }
     if (feed->next_offset == LQ_POSITION_UNKNOWN || !is_sound(feed, deliver, payload)) {
         distrust(feed);
         return;
@@ -220,11 +338,58 @@ static void on_deliver(struct lq_stream *stream, const Lightq__Wire__Deliver *de
 
 /* ---- subscribing */
 
+/* Whether the group is what it must be, and takes over what the answer says of it. */
+static bool take_group(struct lq_feed *feed, const Lightq__Wire__SubscribeAnswer *answer)
+{
+    struct lightq_consumer *consumer = consumer_of(feed);
+    Lightq__Wire__GroupMode mode =
+        answer->options != NULL ? answer->options->mode : LIGHTQ__WIRE__GROUP_MODE__GROUP_MODE_NONE;
+    unsigned wanted = lq_feed_io(feed)->options.group_mode;
+    bool pipeline = mode == LIGHTQ__WIRE__GROUP_MODE__GROUP_PIPELINE;
+    if (mode == LIGHTQ__WIRE__GROUP_MODE__GROUP_MODE_NONE || answer->group_number == 0 || answer->generation == 0) {
+        lq_feed_fail(feed, LIGHTQ_EUNSUPPORTED, "the server knows no consumer groups", 0, 0);
+        return false;
+    }
+    if (wanted != LQ_GROUP_MODE_ANY && pipeline != (wanted == LQ_GROUP_MODE_PIPELINE)) {
+        lq_feed_fail(feed, LIGHTQ_EINVAL, "the group's mode is not the one that group.mode asks for", 0, 0);
+        return false;
+    }
+    feed->group_number = answer->group_number;
+    feed->standby = answer->standby && !pipeline;
+    feed->misses = 0;
+    pthread_mutex_lock(&consumer->lock);
+    feed->pipeline = pipeline;
+    feed->group_generation = answer->generation;
+    pthread_mutex_unlock(&consumer->lock);
+    return true;
+}
+
+/* The application is told that it goes on elsewhere. */
+static void tell_moved(struct lq_feed *feed)
+{
+    struct lq_parcel *parcel = new_parcel(feed, LQ_PARCEL_MOVED);
+    struct lightq_error *error = parcel != NULL ? malloc(sizeof *error) : NULL;
+    if (error == NULL) {
+        free(parcel);
+        return;
+    }
+    lq_error_set(error, LIGHTQ_EFENCED, "topic %s partition %u: group %s was moved, and goes on at offset %lld",
+                 feed->intake->name, feed->partition, feed->intake->group, (long long)feed->next_offset);
+    error->retriable = true; /* the library goes on by itself */
+    parcel->error = error;
+    parcel->base_offset = feed->next_offset;
+    lq_fetcher_deliver(consumer_of(feed), parcel);
+}
+
 static void on_subscribed(struct lq_feed *feed, const Lightq__Wire__SubscribeAnswer *answer)
 {
     struct lightq_consumer *consumer = consumer_of(feed);
     bool first = feed->next_offset == LQ_POSITION_UNKNOWN;
-    if (answer->offset > INT64_MAX || (!first && answer->offset != (uint64_t)feed->next_offset)) {
+    if (feed->intake->group != NULL && !take_group(feed, answer)) {
+        return;
+    }
+    if (answer->offset > INT64_MAX ||
+        (!first && !feed->pipeline && !feed->standby && answer->offset != (uint64_t)feed->next_offset)) {
         distrust(feed);
         return;
     }
@@ -235,10 +400,18 @@ static void on_subscribed(struct lq_feed *feed, const Lightq__Wire__SubscribeAns
     if (!feed->restart && !feed->fixed) {
         feed->fixed = true;
         feed->position = feed->next_offset;
+        feed->handled = LQ_POSITION_UNKNOWN;
+        feed->committed = feed->intake->group != NULL ? feed->next_offset : LQ_POSITION_UNKNOWN;
+        feed->given_generation = feed->group_generation;
+        feed->moved = false;
         pthread_cond_broadcast(&consumer->changed);
     }
     pthread_mutex_unlock(&consumer->lock);
-    if (answer->offset >= answer->log_end) {
+    if (feed->moved) {
+        feed->moved = false;
+        tell_moved(feed);
+    }
+    if (!feed->pipeline && !feed->standby && answer->offset >= answer->log_end) {
         tell_end(feed);
     }
     lq_feed_credit(feed, 0, 0);
@@ -251,6 +424,23 @@ static bool is_deposed(const struct lq_feed *feed, const Lightq__Wire__Subscribe
            answer->log_end < (uint64_t)feed->next_offset;
 }
 
+/* Whether the refusal is about the group and is taken care of: moved, or not there. */
+static bool is_group_gone(struct lq_feed *feed, const struct lq_reply *reply)
+{
+    if (reply->status == LIGHTQ_EFENCED) {
+        on_moved(feed);
+        lq_feed_pump(feed);
+        return true;
+    }
+    if (reply->status != LIGHTQ_ENOTFOUND || ++feed->misses < GROUP_MISSES) {
+        return false; /* perhaps it is the topic that is gone: metadata tells meanwhile */
+    }
+    char text[TEXT_BYTES];
+    snprintf(text, sizeof text, "there is no group %s", feed->intake->group);
+    lq_feed_fail(feed, LIGHTQ_ENOTFOUND, text, 0, 0);
+    return true;
+}
+
 static void on_answer(struct lq_request *request, struct lq_reply *reply)
 {
     struct lq_feed *feed = lq_container(request, struct lq_feed, request);
@@ -260,6 +450,9 @@ static void on_answer(struct lq_request *request, struct lq_reply *reply)
         return;
     }
     lq_feed_close(feed, !reply->answered);
+    if (feed->intake->group != NULL && reply->answered && is_group_gone(feed, reply)) {
+        return;
+    }
     if (reply->status == LIGHTQ_EOUTOFRANGE && answer != NULL && is_deposed(feed, answer)) {
         try_again(feed, LIGHTQ_ENOTLEADER, NULL);
         lq_feed_pump(feed);
@@ -309,6 +502,12 @@ static void subscribe(struct lq_feed *feed, struct lq_conn *conn)
     body.partition = feed->partition;
     body.subscription = feed->stream.id;
     body.start = &start;
+    if (feed->intake->group != NULL) {
+        bool goes_on = !feed->pipeline && (feed->next_offset != LQ_POSITION_UNKNOWN || feed->started);
+        body.start = goes_on ? &start : NULL; /* else where the group is */
+        body.consumer_group = feed->intake->group;
+        body.generation = feed->group_generation;
+    }
     body.credit_messages = (uint64_t)feed->credit_messages;
     body.credit_bytes = (uint64_t)feed->credit_bytes;
     lq_stream_open(conn, &feed->stream);
@@ -325,6 +524,7 @@ void lq_feed_pump(struct lq_feed *feed)
 {
     struct lq_io *io = lq_feed_io(feed);
     const struct lq_meta_partition *partition = lq_feed_partition(feed);
+    lq_settler_pump(feed); /* first, so that what is settled is not granted again */
     if (feed->stopped || feed->stream.conn != NULL || partition == NULL || io->now_us < feed->retry_us) {
         return;
     }
@@ -333,6 +533,9 @@ void lq_feed_pump(struct lq_feed *feed)
             lq_meta_doubt(io->meta, feed->intake->topic, feed->partition);
         }
         return;
+    }
+    if (io->now_us < feed->hold_us && !lq_settler_is_idle(feed)) {
+        return; /* what is settled would be granted again */
     }
     if (lq_conn_want(partition->leader_conn)) {
         subscribe(feed, partition->leader_conn);

@@ -60,10 +60,24 @@
     X(U64, fetch_messages, "fetch.messages", 1, 100000000, "200000", "messages", false,                                \
       "Messages that a consumer has fetched and not yet given to the application.")                                    \
     X(SIZE, fetch_bytes, "fetch.bytes", 1, UINT64_C(1) << 40, "16m", "bytes", false,                                   \
-      "Bytes that a consumer has fetched and not yet given to the application. At least one message always comes.")
+      "Bytes that a consumer has fetched and not yet given to the application. At least one message always comes.")    \
+    X(STRING, group_id, "group.id", 1, LQ_NAME_BYTES_MAX, NULL, "text", false,                                         \
+      "The consumer group that lightq_consumer_join joins when it is not told another one.")                           \
+    X(ENUM, group_mode, "group.mode", 0, 2, "any", "any|subscriber|pipeline", false,                                   \
+      "What a group must be to be joined.")                                                                            \
+    X(BOOL, auto_commit, "enable.auto.commit", 0, 1, "true", "true|false", false,                                      \
+      "Commit the position of a subscriber group behind what was given before the last poll.")                         \
+    X(DURATION, auto_commit_interval_ms, "auto.commit.interval.ms", 1, 86400000, "5s", "milliseconds", false,          \
+      "How often that is done; and when the consumer is closed.")                                                      \
+    X(BOOL, auto_ack, "enable.auto.ack", 0, 1, "false", "true|false", false,                                           \
+      "Ack a message of a pipeline group when the next one is polled for, and when the consumer is closed.")           \
+    X(U64, prefetch_messages, "prefetch.messages", 1, LQ_CGROUP_UNSETTLED_MAX, "1000", "messages", false,              \
+      "Messages of pipeline groups that a consumer holds and has not yet given to the application: the fewer, the "    \
+      "evener they are spread over consumers.")
 /* clang-format on */
 
 enum lq_compression { LQ_COMPRESSION_NONE, LQ_COMPRESSION_LZ4, LQ_COMPRESSION_ZSTD };
+enum lq_group_mode_wanted { LQ_GROUP_MODE_ANY, LQ_GROUP_MODE_SUBSCRIBER, LQ_GROUP_MODE_PIPELINE };
 enum lq_partitioner { LQ_PARTITIONER_STICKY, LQ_PARTITIONER_RANDOM, LQ_PARTITIONER_ROUND_ROBIN };
 
 struct lq_client_options {

@@ -110,6 +110,9 @@ static void *node_main(void *context)
         bounce = node->bounce;
         node->bounce = false;
         if (bounce) { /* all connections are closed, and may come again */
+            for (size_t i = 0; i < node->stream_count; i++) {
+                fake_group_leave(node, &node->streams[i], false);
+            }
             node->session_count = 0;
             node->stream_count = 0;
         } else if (!stop && !frozen) {
@@ -195,6 +198,7 @@ void fake_cluster_free(struct fake_cluster *cluster)
             free(partition->batches);
         }
     }
+    fake_groups_free(cluster);
     pthread_cond_destroy(&cluster->changed);
     pthread_mutex_destroy(&cluster->lock);
     free(cluster);

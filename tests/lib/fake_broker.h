@@ -97,6 +97,26 @@ void fake_cluster_message_max(struct fake_cluster *cluster, uint64_t bytes);
 void fake_cluster_append(struct fake_cluster *cluster, const char *name, unsigned partition, uint64_t producer,
                          const char *prefix, unsigned count);
 
+/* Makes a group in every partition, from the start, as GROUP_CREATE does. */
+void fake_cluster_group(struct fake_cluster *cluster, const char *topic, const char *group, bool pipeline,
+                        uint32_t ack_wait_ms, uint32_t max_deliver);
+/* Moves it to @offset. */
+void fake_cluster_group_seek(struct fake_cluster *cluster, const char *topic, const char *group, unsigned partition,
+                             uint64_t offset);
+/* It is gone from @partition. */
+void fake_cluster_group_drop(struct fake_cluster *cluster, const char *topic, const char *group, unsigned partition);
+/* Waits until @count messages are settled (subscriber: the position is @count), in all partitions together. False:
+ * FAKE_WAIT_MS passed. */
+bool fake_cluster_wait_settled(struct fake_cluster *cluster, const char *topic, const char *group, uint64_t count);
+/* What a group knows of one message: failed deliveries; whether it is settled, and as a dead letter; held by anybody.
+ */
+struct fake_outcome {
+    uint32_t failed;
+    bool settled, dead, held;
+};
+struct fake_outcome fake_cluster_outcome(struct fake_cluster *cluster, const char *topic, const char *group,
+                                         unsigned partition, uint64_t offset);
+
 /* The log of a partition, message by message. Returns how many there are; up to @capacity are written. */
 size_t fake_cluster_log(struct fake_cluster *cluster, const char *name, unsigned partition,
                         struct fake_message *messages, size_t capacity);

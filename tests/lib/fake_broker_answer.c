@@ -141,8 +141,8 @@ static struct fake_partition *find_by_id(struct fake_cluster *cluster, const str
     return NULL;
 }
 
-static struct fake_partition *find_partition(struct fake_cluster *cluster, const ProtobufCBinaryData *topic,
-                                             uint32_t partition)
+struct fake_partition *fake_find_partition(struct fake_cluster *cluster, const ProtobufCBinaryData *topic,
+                                           uint32_t partition)
 {
     struct lq_id id;
     if (lq_codec_id(topic, &id) != LIGHTQ_OK || lq_id_is_zero(&id)) {
@@ -151,8 +151,8 @@ static struct fake_partition *find_partition(struct fake_cluster *cluster, const
     return find_by_id(cluster, &id, partition);
 }
 
-static void put_leader(const struct fake_cluster *cluster, const struct fake_partition *partition,
-                       Lightq__Wire__Leader *leader)
+void fake_put_leader(const struct fake_cluster *cluster, const struct fake_partition *partition,
+                     Lightq__Wire__Leader *leader)
 {
     lightq__wire__leader__init(leader);
     leader->node = partition->told_leader;
@@ -231,7 +231,7 @@ void fake_produce(struct fake_cluster *cluster, unsigned node, const struct fake
         status = LIGHTQ_ENOTFOUND;
     } else if (node != 0 && partition->leader != node) {
         status = LIGHTQ_ENOTLEADER;
-        put_leader(cluster, partition, leader);
+        fake_put_leader(cluster, partition, leader);
         answer->leader = leader;
     } else if (status == LIGHTQ_OK) {
         uint32_t epoch = produce->epoch > summary.head.epoch ? produce->epoch : summary.head.epoch;
@@ -285,7 +285,7 @@ static void put_topic(struct fake_node *node, const char *name, Lightq__Wire__To
     info->partition_count = topic->partition_count;
     for (unsigned i = 0; i < topic->partition_count; i++) {
         lightq__wire__partition_info__init(&partitions[i]);
-        put_leader(node->cluster, &topic->partitions[i], &leaders[i]);
+        fake_put_leader(node->cluster, &topic->partitions[i], &leaders[i]);
         partitions[i].partition = i;
         partitions[i].group = i + 1;
         partitions[i].leader = &leaders[i];
@@ -339,8 +339,11 @@ static void on_produce(struct fake_node *node, size_t session, struct lq_envelop
     lq_slab_unref(slab);
 }
 
-static uint64_t resolve(const struct fake_partition *partition, const Lightq__Wire__Start *start)
+uint64_t fake_resolve(const struct fake_partition *partition, const Lightq__Wire__Start *start)
 {
+    if (start == NULL) {
+        return partition->start;
+    }
     switch (start->kind) {
     case LIGHTQ__WIRE__START_KIND__START_END:
         return partition->end;
@@ -365,7 +368,10 @@ static struct fake_stream *free_stream(struct fake_node *node)
 static void on_bye(struct fake_node *node, size_t session)
 {
     for (size_t i = 0; i < node->stream_count; i++) {
-        node->streams[i].open = node->streams[i].open && node->streams[i].session != session;
+        if (node->streams[i].open && node->streams[i].session == session) {
+            fake_group_leave(node, &node->streams[i], true);
+            node->streams[i].open = false;
+        }
     }
     node->sessions[session].routing_size = 0; /* its place may be taken */
 }
@@ -375,7 +381,9 @@ static void on_subscribe(struct fake_node *node, size_t session, struct lq_envel
 {
     Lightq__Wire__SubscribeAnswer out = LIGHTQ__WIRE__SUBSCRIBE_ANSWER__INIT;
     Lightq__Wire__Leader leader;
-    struct fake_partition *partition = find_partition(node->cluster, &in->topic, in->partition);
+    struct fake_partition *partition = fake_find_partition(node->cluster, &in->topic, in->partition);
+    struct fake_share *share = NULL;
+    Lightq__Wire__GroupOptions options;
     if (partition == NULL) {
         out.status = LIGHTQ_ENOTFOUND;
     } else if (action == FAKE_DEPOSED) {
@@ -384,16 +392,19 @@ static void on_subscribe(struct fake_node *node, size_t session, struct lq_envel
         out.term = 1; /* the first */
     } else if (partition->leader != node->id) {
         out.status = LIGHTQ_ENOTLEADER;
-        put_leader(node->cluster, partition, &leader);
+        fake_put_leader(node->cluster, partition, &leader);
         out.leader = &leader;
     } else {
-        out.offset = resolve(partition, in->start);
+        out.offset = fake_resolve(partition, in->start);
         out.term = partition->term;
         out.log_start = partition->start;
         out.log_end = partition->end;
         out.subscription = in->subscription;
         if (out.offset < partition->start || out.offset > partition->end) {
             out.status = LIGHTQ_EOUTOFRANGE;
+        }
+        if (in->consumer_group[0] != '\0') {
+            share = fake_group_subscribe(node, partition, in, &out, &options);
         }
     }
     fake_send(node, session, answer, &out.base, NULL);
@@ -405,6 +416,8 @@ static void on_subscribe(struct fake_node *node, size_t session, struct lq_envel
                                        .next = out.offset,
                                        .messages = (int64_t)in->credit_messages,
                                        .bytes = (int64_t)in->credit_bytes,
+                                       .share = share,
+                                       .generation = out.generation,
                                        .open = true};
         lightq_status status = lq_codec_id(&in->topic, &stream->topic);
         assert(status == LIGHTQ_OK);
@@ -429,15 +442,15 @@ static void on_offsets(struct fake_node *node, size_t session, struct lq_envelop
 {
     Lightq__Wire__OffsetsAnswer out = LIGHTQ__WIRE__OFFSETS_ANSWER__INIT;
     Lightq__Wire__Leader leader;
-    struct fake_partition *partition = find_partition(node->cluster, &in->topic, in->partition);
+    struct fake_partition *partition = fake_find_partition(node->cluster, &in->topic, in->partition);
     if (partition == NULL) {
         out.status = LIGHTQ_ENOTFOUND;
     } else if (partition->leader != node->id) {
         out.status = LIGHTQ_ENOTLEADER;
-        put_leader(node->cluster, partition, &leader);
+        fake_put_leader(node->cluster, partition, &leader);
         out.leader = &leader;
     } else {
-        out.offset = resolve(partition, in->at);
+        out.offset = fake_resolve(partition, in->at);
         out.log_start = partition->start;
         out.log_end = partition->end;
     }
@@ -589,6 +602,7 @@ static void answer_it(struct fake_node *node, size_t session, const struct lq_en
     case LQ_MESSAGE_UNSUBSCRIBE:
         stream = find_stream(node, session, ((const Lightq__Wire__Unsubscribe *)body)->subscription);
         if (stream != NULL) {
+            fake_group_leave(node, stream, true);
             stream->open = false;
         }
         break;
@@ -614,6 +628,7 @@ static void answer_it(struct fake_node *node, size_t session, const struct lq_en
         on_status(node, session, &answer);
         break;
     default:
+        fake_group_answer(node, session, &answer, request->type, body);
         break;
     }
 }
@@ -674,8 +689,8 @@ static void deliver(struct fake_node *node, struct fake_stream *stream, const st
     lq_slab_unref(slab);
 }
 
-static void end_stream(struct fake_node *node, struct fake_stream *stream, lightq_status status,
-                       const struct fake_partition *partition)
+void fake_end_stream(struct fake_node *node, struct fake_stream *stream, lightq_status status,
+                     const struct fake_partition *partition)
 {
     Lightq__Wire__SubscriptionEnded out = LIGHTQ__WIRE__SUBSCRIPTION_ENDED__INIT;
     Lightq__Wire__Leader leader;
@@ -684,7 +699,7 @@ static void end_stream(struct fake_node *node, struct fake_stream *stream, light
     out.status = status;
     out.next_offset = stream->next;
     if (partition != NULL) {
-        put_leader(node->cluster, partition, &leader);
+        fake_put_leader(node->cluster, partition, &leader);
         out.leader = &leader;
     }
     fake_send(node, stream->session, &envelope, &out.base, NULL);
@@ -694,13 +709,16 @@ static void end_stream(struct fake_node *node, struct fake_stream *stream, light
 static void push_stream(struct fake_node *node, struct fake_stream *stream)
 {
     ProtobufCBinaryData id = lq_codec_bytes_of(&stream->topic);
-    const struct fake_partition *partition = find_partition(node->cluster, &id, stream->partition);
+    const struct fake_partition *partition = fake_find_partition(node->cluster, &id, stream->partition);
     if (partition == NULL || partition->leader != node->id) {
-        end_stream(node, stream, partition == NULL ? LIGHTQ_ENOTFOUND : LIGHTQ_ENOTLEADER, partition);
+        fake_end_stream(node, stream, partition == NULL ? LIGHTQ_ENOTFOUND : LIGHTQ_ENOTLEADER, partition);
+        return;
+    }
+    if (stream->share != NULL && fake_group_push(node, stream, partition)) {
         return;
     }
     if (stream->next < partition->start) {
-        end_stream(node, stream, LIGHTQ_EOUTOFRANGE, NULL);
+        fake_end_stream(node, stream, LIGHTQ_EOUTOFRANGE, NULL);
         return;
     }
     for (size_t i = 0; i < partition->batch_count; i++) {

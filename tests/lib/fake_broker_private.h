@@ -17,6 +17,8 @@
 #define FAKE_TYPES_MAX    256
 #define FAKE_KEPT         5 /* batches of a producer whose offsets are known */
 #define FAKE_HELD_MAX     16
+#define FAKE_GROUPS_MAX   8
+#define FAKE_FATES        65536 /* messages of a partition that a pipeline group can know */
 
 struct fake_batch {
     struct lq_slab *slab;
@@ -54,6 +56,32 @@ struct fake_session {
     bool greeted;
 };
 
+/* One message, as a group sees it. */
+struct fake_fate {
+    bool settled, dead;
+    uint32_t failed;
+    unsigned node; /* who holds it: a subscription there; 0: nobody */
+    uint64_t stream;
+    uint64_t until_us;  /* of the lease */
+    uint64_t before_us; /* not before this again */
+};
+
+/* A group in one partition. */
+struct fake_share {
+    bool there;
+    struct fake_group *group;
+    uint64_t number, generation, position, term, redelivered;
+    struct fake_fate *fates; /* FAKE_FATES of them; of a pipeline */
+};
+
+struct fake_group {
+    char name[64];
+    struct lq_id topic, id;
+    bool pipeline, paused;
+    uint32_t ack_wait_ms, max_deliver;
+    struct fake_share shares[FAKE_PARTITIONS_MAX];
+};
+
 struct fake_stream {
     size_t session;
     uint64_t id;
@@ -61,6 +89,8 @@ struct fake_stream {
     unsigned partition;
     uint64_t next;
     int64_t messages, bytes;
+    struct fake_share *share; /* NULL: of no group */
+    uint64_t generation;
     bool open;
 };
 
@@ -95,9 +125,32 @@ struct fake_cluster {
     uint64_t message_max;
     uint64_t version;
     int64_t most_credit;
+    struct fake_group groups[FAKE_GROUPS_MAX];
+    uint64_t group_number;                   /* of the group that was made last */
     struct fake_produce held[FAKE_HELD_MAX]; /* the oldest first */
     size_t held_count;
 };
+
+/* fake_broker_answer.c, for fake_broker_group.c; with the lock */
+struct fake_partition *fake_find_partition(struct fake_cluster *cluster, const ProtobufCBinaryData *topic,
+                                           uint32_t partition);
+void fake_put_leader(const struct fake_cluster *cluster, const struct fake_partition *partition,
+                     Lightq__Wire__Leader *leader);
+uint64_t fake_resolve(const struct fake_partition *partition, const Lightq__Wire__Start *start);
+void fake_end_stream(struct fake_node *node, struct fake_stream *stream, lightq_status status,
+                     const struct fake_partition *partition);
+
+/* fake_broker_group.c; with the lock */
+/* Fills what @answer says of the group; its status is another one than OK when there is no such group. */
+struct fake_share *fake_group_subscribe(struct fake_node *node, const struct fake_partition *partition,
+                                        const Lightq__Wire__Subscribe *in, Lightq__Wire__SubscribeAnswer *answer,
+                                        Lightq__Wire__GroupOptions *options);
+void fake_group_leave(struct fake_node *node, struct fake_stream *stream, bool clean);
+/* True: the stream is a pipeline's, or ended, or paused, and was seen to. */
+bool fake_group_push(struct fake_node *node, struct fake_stream *stream, const struct fake_partition *partition);
+void fake_group_answer(struct fake_node *node, size_t session, struct lq_envelope *answer, uint16_t type,
+                       const void *body);
+void fake_groups_free(struct fake_cluster *cluster);
 
 struct fake_topic *fake_find_topic(struct fake_cluster *cluster, const char *name);
 void fake_count(struct fake_cluster *cluster, uint16_t type);
