@@ -47,6 +47,17 @@ static void answer(struct lq_admin *admin, struct lq_session *session, const str
         lq_session_answer(sessions, session, LQ_MESSAGE_TOPIC_CREATE_ANSWER, change->correlation, 0, &body.base);
         return;
     }
+    case LQ_META_TOPIC_ALTER: {
+        Lightq__Wire__TopicAlterAnswer body = LIGHTQ__WIRE__TOPIC_ALTER_ANSWER__INIT;
+        body.status = (uint32_t)status;
+        body.text = lq_codec_string(text);
+        body.controller = controller;
+        body.topic = lq_codec_bytes_of(&change->meta.topic);
+        body.partitions = change->meta.count;
+        body.version = change->meta.version;
+        lq_session_answer(sessions, session, LQ_MESSAGE_TOPIC_ALTER_ANSWER, change->correlation, 0, &body.base);
+        return;
+    }
     case LQ_META_TOPIC_DELETE: {
         Lightq__Wire__TopicDeleteAnswer body = LIGHTQ__WIRE__TOPIC_DELETE_ANSWER__INIT;
         body.status = (uint32_t)status;
@@ -143,6 +154,7 @@ static lightq_status take_name(struct change *change, const char *name)
     return status;
 }
 
+/* Takes what is set in @config, over the defaults; meta.mask says what that is. */
 static lightq_status take_config(struct change *change, Lightq__Wire__NameValue **config, size_t count)
 {
     uint64_t node_max = change->admin->service->options->max_message_bytes;
@@ -156,6 +168,7 @@ static lightq_status take_config(struct change *change, Lightq__Wire__NameValue 
         if (status != LIGHTQ_OK) {
             return LIGHTQ_EINVAL;
         }
+        change->meta.mask |= lq_topic_config_bit(config[i]->name);
     }
     if (change->config.max_message_bytes > node_max) {
         return lq_err_set(&change->meta.err, LIGHTQ_EINVAL,
@@ -175,6 +188,25 @@ void lq_admin_topic_create(struct lq_admin *admin, const struct lq_request *requ
     }
     change->meta.partitions = body->partitions;
     change->meta.replicas = body->replicas;
+    lightq_status status = take_name(change, body->name);
+    if (status == LIGHTQ_OK) {
+        status = take_config(change, body->config, body->n_config);
+    }
+    if (status != LIGHTQ_OK) {
+        refuse(change, request->session, status);
+        return;
+    }
+    submit(change, request->session);
+}
+
+void lq_admin_topic_alter(struct lq_admin *admin, const struct lq_request *request)
+{
+    const Lightq__Wire__TopicAlter *body = request->body;
+    struct change *change = make(admin, request, LQ_META_TOPIC_ALTER, body->timeout_ms);
+    if (change == NULL) {
+        return;
+    }
+    change->meta.partitions = body->partitions;
     lightq_status status = take_name(change, body->name);
     if (status == LIGHTQ_OK) {
         status = take_config(change, body->config, body->n_config);

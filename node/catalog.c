@@ -167,6 +167,21 @@ static void remove_ranges(struct lq_catalog *catalog, const struct topic *topic)
     catalog->range_count = kept;
 }
 
+/* OK | ENOMEM. */
+static lightq_status add_range(struct lq_catalog *catalog, const struct group_range *range)
+{
+    void *grown = reserve(catalog->ranges, catalog->range_count, &catalog->range_capacity, sizeof *catalog->ranges);
+    if (grown == NULL) {
+        return LIGHTQ_ENOMEM;
+    }
+    catalog->ranges = grown;
+    size_t at = seek_range(catalog, range->first_group);
+    memmove(&catalog->ranges[at + 1], &catalog->ranges[at], (catalog->range_count - at) * sizeof *catalog->ranges);
+    catalog->range_count++;
+    catalog->ranges[at] = *range;
+    return LIGHTQ_OK;
+}
+
 /* A range for each run of partitions whose groups follow one another. */
 static lightq_status add_ranges(struct lq_catalog *catalog, struct topic *topic)
 {
@@ -176,17 +191,12 @@ static lightq_status add_ranges(struct lq_catalog *catalog, struct topic *topic)
         while (end < count && topic->partitions[end].group == topic->partitions[end - 1].group + 1) {
             end++;
         }
-        void *grown = reserve(catalog->ranges, catalog->range_count, &catalog->range_capacity, sizeof *catalog->ranges);
-        if (grown == NULL) {
+        const struct group_range range = {
+            .first_group = topic->partitions[first].group, .count = end - first, .first_number = first, .topic = topic};
+        if (add_range(catalog, &range) != LIGHTQ_OK) {
             remove_ranges(catalog, topic);
             return LIGHTQ_ENOMEM;
         }
-        catalog->ranges = grown;
-        size_t at = seek_range(catalog, topic->partitions[first].group);
-        memmove(&catalog->ranges[at + 1], &catalog->ranges[at], (catalog->range_count - at) * sizeof *catalog->ranges);
-        catalog->range_count++;
-        catalog->ranges[at] = (struct group_range){
-            .first_group = topic->partitions[first].group, .count = end - first, .first_number = first, .topic = topic};
         first = end;
     }
     return LIGHTQ_OK;
@@ -216,6 +226,31 @@ lightq_status lq_catalog_add_topic(struct lq_catalog *catalog, struct topic *top
     catalog->topics[at] = topic;
     catalog->topic_count++;
     catalog->partition_count += topic->shown.partition_count;
+    return LIGHTQ_OK;
+}
+
+lightq_status lq_catalog_grow_topic(struct lq_catalog *catalog, struct topic *topic,
+                                    const struct lq_catalog_partition *added, uint32_t count)
+{
+    uint32_t before = topic->shown.partition_count;
+    struct lq_catalog_partition *grown = realloc(topic->partitions, ((size_t)before + count) * sizeof *grown);
+    if (grown == NULL) {
+        return LIGHTQ_ENOMEM;
+    }
+    topic->partitions = grown;
+    topic->shown.partitions = grown;
+    const struct group_range range = {
+        .first_group = added[0].group, .count = count, .first_number = before, .topic = topic};
+    lightq_status status = add_range(catalog, &range);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    memcpy(&grown[before], added, count * sizeof *grown);
+    for (uint32_t i = before; i < before + count; i++) {
+        grown[i].topic = &topic->shown;
+    }
+    topic->shown.partition_count += count;
+    catalog->partition_count += count;
     return LIGHTQ_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "node/catalog_command.h"
@@ -348,24 +349,47 @@ static lightq_status apply_grow(struct lq_catalog *catalog, const struct lq_entr
 
 /* ---- topics ---- */
 
+/* Node ids of 2 bytes, @replicas for each of @partitions, as commands hold them. */
+struct plan {
+    const uint8_t *at;
+    uint32_t partitions;
+    uint8_t replicas;
+};
+
 /* The nodes of each partition are different and at work. */
-static bool placement_is_good(const struct lq_catalog *catalog, const struct lq_catalog_command *command)
+static bool plan_is_good(const struct lq_catalog *catalog, struct plan plan)
 {
-    const uint8_t *at = command->create.placement;
-    for (uint32_t p = 0; p < command->create.partitions; p++, at += 2 * (size_t)command->create.replicas) {
-        for (unsigned i = 0; i < command->create.replicas; i++) {
-            const struct lq_catalog_node *node = lq_catalog_find_node(catalog, lq_get_u16(at + 2 * (size_t)i));
+    for (uint32_t p = 0; p < plan.partitions; p++, plan.at += 2 * (size_t)plan.replicas) {
+        for (unsigned i = 0; i < plan.replicas; i++) {
+            const struct lq_catalog_node *node = lq_catalog_find_node(catalog, lq_get_u16(plan.at + 2 * (size_t)i));
             if (node == NULL || node->state == LQ_NODE_GONE) {
                 return false;
             }
             for (unsigned k = 0; k < i; k++) {
-                if (lq_get_u16(at + 2 * (size_t)k) == node->id) {
+                if (lq_get_u16(plan.at + 2 * (size_t)k) == node->id) {
                     return false;
                 }
             }
         }
     }
     return true;
+}
+
+/* Fills partitions with the next groups, numbers from @first on, and the replicas of @plan. */
+static void place(const struct lq_catalog *catalog, struct plan plan, uint32_t first,
+                  struct lq_catalog_partition *partitions)
+{
+    for (uint32_t p = 0; p < plan.partitions; p++) {
+        struct lq_catalog_partition *partition = &partitions[p];
+        *partition = (struct lq_catalog_partition){.group = catalog->next_group + p,
+                                                   .number = first + p,
+                                                   .next_incarnation = LQ_INCARNATION_FOUNDER + 1,
+                                                   .replica_count = plan.replicas};
+        for (unsigned i = 0; i < plan.replicas; i++, plan.at += 2) {
+            partition->replicas[i] =
+                (struct lq_catalog_replica){.node = lq_get_u16(plan.at), .incarnation = LQ_INCARNATION_FOUNDER};
+        }
+    }
 }
 
 static struct topic *make_topic(const struct lq_catalog *catalog, const struct lq_catalog_command *command,
@@ -380,18 +404,8 @@ static struct topic *make_topic(const struct lq_catalog *catalog, const struct l
     topic->shown.replicas = command->create.replicas;
     topic->shown.config = command->create.config;
     memcpy(topic->shown.name, command->create.name, sizeof topic->shown.name);
-    const uint8_t *at = command->create.placement;
-    for (uint32_t p = 0; p < command->create.partitions; p++) {
-        struct lq_catalog_partition *partition = &topic->partitions[p];
-        partition->group = catalog->next_group + p;
-        partition->number = p;
-        partition->next_incarnation = LQ_INCARNATION_FOUNDER + 1;
-        partition->replica_count = command->create.replicas;
-        for (unsigned i = 0; i < command->create.replicas; i++, at += 2) {
-            partition->replicas[i] =
-                (struct lq_catalog_replica){.node = lq_get_u16(at), .incarnation = LQ_INCARNATION_FOUNDER};
-        }
-    }
+    const struct plan plan = {command->create.placement, command->create.partitions, command->create.replicas};
+    place(catalog, plan, 0, topic->partitions);
     return topic;
 }
 
@@ -399,6 +413,7 @@ static lightq_status apply_create(struct lq_catalog *catalog, const struct lq_en
                                   const struct lq_catalog_command *command)
 {
     const struct lq_catalog_topic *there = lq_catalog_topic(catalog, command->create.name);
+    const struct plan plan = {command->create.placement, command->create.partitions, command->create.replicas};
     if (there != NULL && lq_id_equal(&there->uuid, &command->create.uuid)) {
         catalog->outcome.count = there->partition_count;
         return LIGHTQ_OK; /* sent again: it has happened */
@@ -409,7 +424,7 @@ static lightq_status apply_create(struct lq_catalog *catalog, const struct lq_en
                catalog->partition_count + command->create.partitions > LQ_CLUSTER_PARTITIONS_MAX) {
         refuse(catalog, LIGHTQ_ELIMIT, "a cluster has at most %d topics and %u partitions", LQ_TOPICS_MAX,
                LQ_CLUSTER_PARTITIONS_MAX);
-    } else if (!placement_is_good(catalog, command)) {
+    } else if (!plan_is_good(catalog, plan)) {
         refuse(catalog, LIGHTQ_ECONFLICT, "the nodes changed while topic %s was placed: try again",
                command->create.name);
     } else {
@@ -443,6 +458,74 @@ static lightq_status apply_delete(struct lq_catalog *catalog, const struct lq_en
     return LIGHTQ_OK;
 }
 
+/* Whether the partitions that @command adds are still to be added: not when it is sent again. */
+static bool adds(const struct topic *topic, const struct lq_catalog_command *command)
+{
+    return command->alter.added > 0 && topic->shown.partition_count < command->alter.first + command->alter.added;
+}
+
+/* Why they cannot be: the outcome says it. */
+static bool refuses_growth(struct lq_catalog *catalog, const struct topic *topic,
+                           const struct lq_catalog_command *command)
+{
+    const struct plan plan = {command->alter.placement, command->alter.added, command->alter.replicas};
+    if (topic->shown.partition_count != command->alter.first || topic->shown.replicas != command->alter.replicas ||
+        !plan_is_good(catalog, plan)) {
+        refuse(catalog, LIGHTQ_ECONFLICT, "the cluster changed while partitions of topic %s were placed: try again",
+               topic->shown.name);
+        return true;
+    }
+    if (catalog->partition_count + command->alter.added > LQ_CLUSTER_PARTITIONS_MAX) {
+        refuse(catalog, LIGHTQ_ELIMIT, "a cluster has at most %u partitions", LQ_CLUSTER_PARTITIONS_MAX);
+        return true;
+    }
+    return false;
+}
+
+static lightq_status add_partitions(struct lq_catalog *catalog, struct topic *topic,
+                                    const struct lq_catalog_command *command)
+{
+    const struct plan plan = {command->alter.placement, command->alter.added, command->alter.replicas};
+    struct lq_catalog_partition *added = calloc(plan.partitions, sizeof *added);
+    if (added == NULL) {
+        return LIGHTQ_ENOMEM;
+    }
+    place(catalog, plan, command->alter.first, added);
+    lightq_status status = lq_catalog_grow_topic(catalog, topic, added, plan.partitions);
+    free(added);
+    if (status == LIGHTQ_OK) {
+        catalog->next_group += plan.partitions;
+    }
+    return status;
+}
+
+/* All of it, or nothing. */
+static lightq_status apply_alter(struct lq_catalog *catalog, const struct lq_entry *entry,
+                                 const struct lq_catalog_command *command)
+{
+    struct topic *topic = lq_catalog_find_topic(catalog, &command->alter.uuid);
+    if (topic == NULL) {
+        refuse(catalog, LIGHTQ_ENOTFOUND, "there is no such topic");
+        return LIGHTQ_OK;
+    }
+    bool grows = adds(topic, command);
+    if (grows && refuses_growth(catalog, topic, command)) {
+        return LIGHTQ_OK;
+    }
+    if (grows) {
+        lightq_status status = add_partitions(catalog, topic, command);
+        if (status != LIGHTQ_OK) {
+            return status;
+        }
+    }
+    if (lq_topic_config_merge(&topic->shown.config, &command->alter.config, command->alter.mask) || grows) {
+        topic->shown.version = entry->index;
+        changed(catalog, entry);
+    }
+    catalog->outcome.count = topic->shown.partition_count;
+    return LIGHTQ_OK;
+}
+
 /* ---- all ---- */
 
 static lightq_status apply_command(struct lq_catalog *catalog, const struct lq_entry *entry)
@@ -473,6 +556,8 @@ static lightq_status apply_command(struct lq_catalog *catalog, const struct lq_e
         return apply_rebuild(catalog, entry, &command);
     case LQ_CATALOG_GROW:
         return apply_grow(catalog, entry, &command);
+    case LQ_CATALOG_ALTER:
+        return apply_alter(catalog, entry, &command);
     }
     return LIGHTQ_ECORRUPT;
 }

@@ -21,6 +21,20 @@ static void encode_create(const struct lq_catalog_command *command, struct lq_wr
                    (size_t)command->create.partitions * command->create.replicas * NODE_ID_BYTES);
 }
 
+static void encode_alter(const struct lq_catalog_command *command, struct lq_writer *writer)
+{
+    lq_write_u32(writer, command->alter.first);
+    lq_write_id(writer, &command->alter.uuid);
+    lq_write_u32(writer, command->alter.added);
+    lq_write_u8(writer, command->alter.replicas);
+    lq_write_u64(writer, command->alter.mask);
+    lq_topic_config_encode(&command->alter.config, writer);
+    if (command->alter.added > 0) {
+        lq_write_bytes(writer, command->alter.placement,
+                       (size_t)command->alter.added * command->alter.replicas * NODE_ID_BYTES);
+    }
+}
+
 void lq_catalog_command_encode(const struct lq_catalog_command *command, struct lq_writer *writer)
 {
     lq_write_u8(writer, (uint8_t)command->type);
@@ -60,6 +74,9 @@ void lq_catalog_command_encode(const struct lq_catalog_command *command, struct 
     case LQ_CATALOG_GROW:
         lq_write_u32(writer, command->grow.node);
         lq_write_u64(writer, command->grow.group);
+        break;
+    case LQ_CATALOG_ALTER:
+        encode_alter(command, writer);
         break;
     }
 }
@@ -106,6 +123,35 @@ static lightq_status decode_create(struct lq_reader *reader, struct lq_catalog_c
     return command->create.placement == NULL ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
 }
 
+static lightq_status decode_alter(struct lq_reader *reader, struct lq_catalog_command *command)
+{
+    command->alter.first = lq_read_u32(reader);
+    command->alter.uuid = lq_read_id(reader);
+    command->alter.added = lq_read_u32(reader);
+    command->alter.replicas = lq_read_u8(reader);
+    command->alter.mask = lq_read_u64(reader);
+    if (reader->failed || lq_id_is_zero(&command->alter.uuid)) {
+        return LIGHTQ_ECORRUPT;
+    }
+    if (!lq_topic_config_knows(command->alter.mask)) {
+        return LIGHTQ_EVERSION;
+    }
+    lightq_status status = lq_topic_config_decode(reader, &command->alter.config);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    uint32_t added = command->alter.added;
+    if (added > LQ_PARTITIONS_MAX ||
+        (added > 0 && (command->alter.replicas == 0 || command->alter.replicas > LQ_REPLICAS_MAX))) {
+        return LIGHTQ_ECORRUPT;
+    }
+    if (added > 0 && (command->alter.first == 0 || command->alter.first > LQ_PARTITIONS_MAX - added)) {
+        return LIGHTQ_ECORRUPT;
+    }
+    command->alter.placement = lq_read_bytes(reader, (size_t)added * command->alter.replicas * NODE_ID_BYTES);
+    return reader->failed ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
+}
+
 static lightq_status decode_body(struct lq_reader *reader, struct lq_catalog_command *command)
 {
     bool good = false;
@@ -142,6 +188,8 @@ static lightq_status decode_body(struct lq_reader *reader, struct lq_catalog_com
         command->grow.group = lq_read_u64(reader);
         good = node_is_good(command->grow.node) && command->grow.group != LQ_META_GROUP;
         break;
+    case LQ_CATALOG_ALTER:
+        return decode_alter(reader, command);
     }
     return good ? LIGHTQ_OK : LIGHTQ_ECORRUPT;
 }

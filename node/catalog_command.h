@@ -13,6 +13,9 @@
  *   DELETE     4 reserved u32, 0 | 8 topic uuid, 16 bytes
  *   REBUILD    4 node u32 | 8 group u64 | 16 incarnation u32: of the replica that is to be made anew
  *   GROW       4 node u32 | 8 group u64: the node gets a replica that the partition lacks
+ *   ALTER      4 first u32: partitions it has | 8 topic uuid, 16 bytes | 24 added u32: partitions it gets |
+ *              28 replicas u8 | 29 mask u64: which options change (queue/topic_config.h) | 37 configuration |
+ *              for each added partition, replicas times: node u16; the first should lead
  *   an address (client, peer): host_length u8, host, port u16
  *
  * Called by catalog_apply.c and controller.c. Pure functions. */
@@ -37,6 +40,7 @@ enum lq_catalog_command_type {
     LQ_CATALOG_DELETE = 6,
     LQ_CATALOG_REBUILD = 7, /* one replica, under a new incarnation */
     LQ_CATALOG_GROW = 8,    /* one more replica of a partition that has fewer than wanted */
+    LQ_CATALOG_ALTER = 9,   /* a topic's options, and its number of partitions, which only grows */
 };
 
 #define LQ_CATALOG_COMMAND_VERSION   1
@@ -79,6 +83,14 @@ struct lq_catalog_command {
             uint64_t group;
             uint32_t node;
         } grow;
+        struct {
+            struct lq_id uuid;
+            uint32_t first, added; /* partitions it has, when added is not 0; and gets */
+            uint8_t replicas;      /* of each that is added */
+            uint64_t mask;         /* of the options that change */
+            struct lq_topic_config config;
+            const uint8_t *placement; /* as in create, of the added ones */
+        } alter;
     };
 };
 

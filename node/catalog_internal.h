@@ -55,6 +55,10 @@ struct topic *lq_topic_new(uint32_t partition_count);
 void lq_topic_free(struct topic *topic);
 /* Takes ownership of a filled one, whose name, uuid and groups are new. OK | ENOMEM (then it is the caller's still). */
 lightq_status lq_catalog_add_topic(struct lq_catalog *catalog, struct topic *topic) LQ_MUST_CHECK;
+/* Appends @count partitions of groups that follow one another and are new; what they hold is copied. OK | ENOMEM
+ * (nothing changed). */
+lightq_status lq_catalog_grow_topic(struct lq_catalog *catalog, struct topic *topic,
+                                    const struct lq_catalog_partition *added, uint32_t count) LQ_MUST_CHECK;
 void lq_catalog_remove_topic(struct lq_catalog *catalog, struct topic *topic);
 
 #endif

@@ -209,6 +209,53 @@ static lightq_status judge_create(const struct lq_meta *meta, struct lq_job *job
     return status;
 }
 
+/* What is added to topic @topic, so that it has as many partitions as asked for. */
+static lightq_status plan_growth(const struct lq_meta *meta, const struct lq_catalog_topic *topic, uint32_t wanted,
+                                 struct lq_catalog_command *command, uint8_t **placement, struct lq_err *err)
+{
+    uint8_t replicas;
+    if (wanted > LQ_PARTITIONS_MAX) {
+        return lq_err_set(err, LIGHTQ_EINVAL, "a topic has 1 to %d partitions", LQ_PARTITIONS_MAX);
+    }
+    if (wanted < topic->partition_count) {
+        return lq_err_set(err, LIGHTQ_EINVAL,
+                          "topic %s has %" PRIu32 " partitions, and their number only grows: %" PRIu32 " is fewer",
+                          topic->name, topic->partition_count, wanted);
+    }
+    command->alter.first = topic->partition_count;
+    command->alter.added = wanted - topic->partition_count;
+    command->alter.replicas = topic->replicas;
+    if (command->alter.added == 0) {
+        return LIGHTQ_OK;
+    }
+    lightq_status status = lq_plan_replicas(meta->catalog, topic->replicas, is_up, meta, &replicas, err);
+    if (status == LIGHTQ_OK) {
+        status = lq_plan_placement(meta->catalog, command->alter.added, replicas, is_up, meta, placement);
+    }
+    command->alter.placement = *placement;
+    return status;
+}
+
+static lightq_status judge_alter(const struct lq_meta *meta, struct lq_job *job, struct lq_catalog_command *command,
+                                 uint8_t **placement, struct lq_err *err)
+{
+    const struct lq_letter_request *request = &job->request;
+    const struct lq_catalog_topic *topic = lq_catalog_topic(meta->catalog, request->name);
+    if (topic == NULL || (!lq_id_is_zero(&request->uuid) && !lq_id_equal(&request->uuid, &topic->uuid))) {
+        return lq_err_set(err, LIGHTQ_ENOTFOUND, "there is no topic %s", request->name);
+    }
+    if (request->mask == 0 && request->partitions == 0) {
+        return lq_err_set(err, LIGHTQ_EINVAL, "nothing of topic %s is to be altered", request->name);
+    }
+    *command = (struct lq_catalog_command){
+        .type = LQ_CATALOG_ALTER,
+        .alter = {.uuid = topic->uuid, .mask = request->mask, .config = request->config, .first = 1}};
+    job->reply.uuid = topic->uuid;
+    job->reply.replicas = topic->replicas;
+    return request->partitions == 0 ? LIGHTQ_OK
+                                    : plan_growth(meta, topic, request->partitions, command, placement, err);
+}
+
 static lightq_status judge_delete(const struct lq_meta *meta, struct lq_job *job, struct lq_catalog_command *command,
                                   struct lq_err *err)
 {
@@ -307,6 +354,8 @@ static lightq_status judge(const struct lq_meta *meta, struct lq_job *job, struc
         return judge_create(meta, job, command, placement, err);
     case LQ_REQUEST_DELETE:
         return judge_delete(meta, job, command, err);
+    case LQ_REQUEST_ALTER:
+        return judge_alter(meta, job, command, placement, err);
     case LQ_REQUEST_REPLACE:
         return judge_replace(meta, job, command, err);
     case LQ_REQUEST_REBUILD:

@@ -60,6 +60,9 @@ static void put_request(const struct lq_letter_request *request, struct lq_write
     lq_write_bytes(writer, request->name, name_size);
     if (request->verb == LQ_REQUEST_CREATE) {
         lq_topic_config_encode(&request->config, writer);
+    } else if (request->verb == LQ_REQUEST_ALTER) {
+        lq_write_u64(writer, request->mask);
+        lq_topic_config_encode(&request->config, writer);
     } else if (request->verb == LQ_REQUEST_JOIN || request->verb == LQ_REQUEST_UPDATE) {
         put_card(&request->card, writer);
     }
@@ -211,7 +214,7 @@ static void get_joined(struct lq_reader *reader, struct lq_letter_joined *joined
 
 static bool verb_is_known(unsigned verb)
 {
-    return (verb >= LQ_REQUEST_CREATE && verb <= LQ_REQUEST_TRANSFER) ||
+    return (verb >= LQ_REQUEST_CREATE && verb <= LQ_REQUEST_ALTER) ||
            (verb >= LQ_REQUEST_JOIN && verb <= LQ_REQUEST_REBUILD);
 }
 
@@ -229,7 +232,7 @@ static void get_request(struct lq_reader *reader, struct lq_letter_request *requ
     request->group = lq_read_u64(reader);
     size_t name_size = lq_read_u8(reader);
     const uint8_t *name = lq_read_bytes(reader, name_size);
-    bool named = verb == LQ_REQUEST_CREATE || verb == LQ_REQUEST_DELETE;
+    bool named = verb == LQ_REQUEST_CREATE || verb == LQ_REQUEST_DELETE || verb == LQ_REQUEST_ALTER;
     if (reader->failed || !verb_is_known(verb) ||
         (named ? lq_topic_name_check((const char *)name, name_size) != LIGHTQ_OK : name_size != 0)) {
         reader->failed = true;
@@ -238,6 +241,10 @@ static void get_request(struct lq_reader *reader, struct lq_letter_request *requ
     memcpy(request->name, name, name_size);
     if (verb == LQ_REQUEST_CREATE) {
         reader->failed |= lq_topic_config_decode(reader, &request->config) != LIGHTQ_OK;
+    } else if (verb == LQ_REQUEST_ALTER) {
+        request->mask = lq_read_u64(reader);
+        reader->failed |=
+            !lq_topic_config_knows(request->mask) || lq_topic_config_decode(reader, &request->config) != LIGHTQ_OK;
     } else if (verb == LQ_REQUEST_JOIN || verb == LQ_REQUEST_UPDATE) {
         get_card(reader, &request->card);
     }

@@ -74,6 +74,7 @@ enum lq_request_verb {
     LQ_REQUEST_DELETE = LQ_META_TOPIC_DELETE,
     LQ_REQUEST_REPLACE = LQ_META_NODE_REPLACE,
     LQ_REQUEST_TRANSFER = LQ_META_LEADER_TRANSFER,
+    LQ_REQUEST_ALTER = LQ_META_TOPIC_ALTER,
     LQ_REQUEST_JOIN = 16,
     LQ_REQUEST_UPDATE = 17,
     LQ_REQUEST_REBUILD = 18,
@@ -82,15 +83,16 @@ enum lq_request_verb {
 struct lq_letter_request {
     uint64_t correlation;
     enum lq_request_verb verb;
-    struct lq_id uuid;                /* of the topic (create, delete), or of the node to be replaced */
-    uint32_t partitions;              /* create */
+    struct lq_id uuid;                /* of the topic (create, delete, alter), or of the node to be replaced */
+    uint32_t partitions;              /* create, alter */
     uint32_t replicas;                /* create */
     uint32_t node, new_node;          /* replace: old and new; transfer: node is the target; rebuild: node */
     uint32_t incarnation;             /* rebuild */
     uint64_t group;                   /* transfer, rebuild */
     struct lq_node_card card;         /* join, update */
-    struct lq_topic_config config;    /* create */
-    char name[LQ_NAME_BYTES_MAX + 1]; /* create, delete */
+    struct lq_topic_config config;    /* create, alter */
+    uint64_t mask;                    /* alter: which of the config */
+    char name[LQ_NAME_BYTES_MAX + 1]; /* create, delete, alter */
 };
 
 struct lq_letter_reply {

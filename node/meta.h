@@ -140,6 +140,7 @@ enum lq_meta_verb {
     LQ_META_TOPIC_DELETE = 2,
     LQ_META_NODE_REPLACE = 3,
     LQ_META_LEADER_TRANSFER = 4,
+    LQ_META_TOPIC_ALTER = 5,
 };
 
 struct lq_meta_request;
@@ -148,10 +149,11 @@ typedef void (*lq_meta_cb)(struct lq_meta_request *request, lightq_status status
 /* Belongs to the caller, pinned until cb; so is what it points at. */
 struct lq_meta_request {
     enum lq_meta_verb verb;
-    const char *name;                     /* of the topic: create, delete, transfer */
-    uint32_t partitions;                  /* create; 0: 1 */
+    const char *name;                     /* of the topic: create, delete, transfer, alter */
+    uint32_t partitions;                  /* create; 0: 1. alter: how many it is to have; 0: as many as now */
     uint32_t replicas;                    /* create: 1, 3 or 5; 0: min(3, nodes), made odd */
-    const struct lq_topic_config *config; /* create; NULL: the defaults */
+    const struct lq_topic_config *config; /* create; NULL: the defaults. alter: those of the mask are taken over */
+    uint64_t mask;                        /* alter: lq_topic_config_bit of the options that change */
     uint32_t old_node, new_node;          /* replace */
     uint32_t partition, to;               /* transfer: its number; a node id, 0: whichever other is most caught up */
     uint32_t timeout_ms;                  /* 0: 30000; at most 600000 */
@@ -159,16 +161,16 @@ struct lq_meta_request {
     void *data;
     /* Given: */
     struct lq_err err;  /* a sentence when the status is not OK */
-    struct lq_id topic; /* create: its uuid */
+    struct lq_id topic; /* create, alter: its uuid */
     uint64_t version;   /* of the catalog that has the change */
-    uint32_t count;     /* partitions (create), replicas to rebuild (replace) */
+    uint32_t count;     /* partitions (create, alter), replicas to rebuild (replace) */
     uint32_t replicas_given;
     /* Internal. */
     struct lq_meta_request *next;
     const struct lq_letter_request *letter; /* made by the node itself; NULL: to be made from the fields above */
     struct lq_id uuid;
     uint64_t deadline_us, retry_us, correlation;
-    uint64_t spread_us; /* delete: until when it is waited for that all nodes have it */
+    uint64_t spread_us; /* delete, alter: until when it is waited for that all nodes have it */
     uint32_t asked;     /* the node that was asked last */
     bool sent, done;
     struct lq_mail mail; /* to the shard that executes it */
@@ -177,7 +179,7 @@ struct lq_meta_request {
 };
 
 /* OK: cb runs once, later, never inside:
- *   OK           done: of a create, every partition has a leader that this node knows of
+ *   OK           done: of a create or an alter, every partition has a leader that this node knows of
  *   EEXISTS | ENOTFOUND | ENAME | EINVAL | ELIMIT | ECONFLICT | EUNAVAILABLE   refused, nothing changed; err says why
  *   ETIMEDOUT    not known whether it was done (of a create that was done: err says how many partitions have no leader)
  *   ECLOSED      lq_meta_free

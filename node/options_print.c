@@ -125,6 +125,13 @@ void lq_options_print_docs(FILE *out)
         "| flag | option |\n|---|---|\n"
         "| `--data` | `data` |\n| `--node-id` | `node.id` |\n| `--seeds` | `seeds` |\n"
         "| `--expect` | `cluster.expect` |\n| `--listen` | `listen` |\n| `--advertise` | `advertise` |\n"
-        "| `--peer-listen` | `peer.listen` |\n| `--peer-advertise` | `peer.advertise` |\n| `--http` | `http` |\n",
+        "| `--peer-listen` | `peer.listen` |\n| `--peer-advertise` | `peer.advertise` |\n| `--http` | `http` |\n"
+        "\n## Settings of topics\n\n"
+        "Given with `lightq topic create --config NAME=VALUE`, changed with `lightq topic alter --config NAME=VALUE`, "
+        "shown\n"
+        "by `lightq topic describe`. Retention goes by the leader's clock and log: the time a client writes into a "
+        "message never\n"
+        "deletes anything, and all replicas drop the same.\n\n",
         out);
+    lq_conf_print_markdown(&lq_topic_config_table, out);
 }

@@ -13,7 +13,7 @@
 #define TIMEOUT_MS_MAX     600000
 #define RETRY_MS           100  /* after a refusal that may pass */
 #define PATIENCE_MS        2000 /* for an answer, then it is asked again */
-#define SPREAD_MS          5000 /* for the other nodes to have a deletion in their catalogs */
+#define SPREAD_MS          5000 /* for the other nodes to have a deletion or an alteration in their catalogs */
 
 /* One the node makes itself. */
 struct errand {
@@ -95,6 +95,7 @@ lightq_status lq_meta_submit(struct lq_meta *meta, struct lq_meta_request *reque
         }
         request->uuid = lq_id_random(meta->options.clock); /* chosen here, once: asking again means the same topic */
         break;
+    case LQ_META_TOPIC_ALTER:
     case LQ_META_TOPIC_DELETE: {
         status = check_named(request);
         const struct lq_catalog_topic *topic =
@@ -190,7 +191,9 @@ static lightq_status make_letter(const struct lq_meta *meta, const struct lq_met
         return LIGHTQ_OK;
     }
     (void)snprintf(letter->name, sizeof letter->name, "%s", request->name);
-    letter->partitions = request->partitions == 0 ? 1 : request->partitions;
+    bool creates = request->verb == LQ_META_TOPIC_CREATE;
+    letter->partitions = creates && request->partitions == 0 ? 1 : request->partitions;
+    letter->mask = request->mask;
     letter->replicas = request->replicas;
     if (request->config != NULL) {
         letter->config = *request->config;
@@ -323,28 +326,31 @@ static uint32_t count_leaderless(const struct lq_meta *meta, const struct lq_cat
 }
 
 /* Done by the controller: whether clients can see it. A deleted topic must be gone on every node that is up, or a
- * leader there would go on acknowledging messages into it; a node whose catalog stands still is not waited for for
- * ever. */
+ * leader there would go on acknowledging messages into it; and whichever node is asked next shows what was altered. A
+ * node whose catalog stands still is not waited for for ever. */
 static bool is_visible(const struct lq_meta *meta, const struct lq_meta_request *request)
 {
     if (lq_neighbours_version(meta) < request->version) {
         return false;
     }
-    if (request->verb == LQ_META_TOPIC_DELETE) {
-        return lq_peers_have(meta, request->version) || lq_meta_now_us(meta) >= request->spread_us;
+    bool alters = request->verb == LQ_META_TOPIC_ALTER;
+    if ((alters || request->verb == LQ_META_TOPIC_DELETE) && !lq_peers_have(meta, request->version) &&
+        lq_meta_now_us(meta) < request->spread_us) {
+        return false;
     }
-    if (request->verb != LQ_META_TOPIC_CREATE) {
+    if (!alters && request->verb != LQ_META_TOPIC_CREATE) {
         return true;
     }
-    const struct lq_catalog_topic *topic = lq_catalog_topic_by_id(meta->catalog, &request->uuid);
-    return topic == NULL || count_leaderless(meta, topic) == 0; /* NULL: deleted again meanwhile */
+    const struct lq_catalog_topic *topic = lq_catalog_topic_by_id(meta->catalog, &request->topic);
+    return topic == NULL || (alters && request->partitions == 0) ||
+           count_leaderless(meta, topic) == 0; /* NULL: deleted again meanwhile */
 }
 
 static void explain_timeout(const struct lq_meta *meta, struct lq_meta_request *request)
 {
-    const struct lq_catalog_topic *topic = request->version != 0 && request->verb == LQ_META_TOPIC_CREATE
-                                               ? lq_catalog_topic_by_id(meta->catalog, &request->uuid)
-                                               : NULL;
+    bool has_topic = request->verb == LQ_META_TOPIC_CREATE || request->verb == LQ_META_TOPIC_ALTER;
+    const struct lq_catalog_topic *topic =
+        request->version != 0 && has_topic ? lq_catalog_topic_by_id(meta->catalog, &request->topic) : NULL;
     if (topic != NULL) {
         (void)snprintf(request->err.text, sizeof request->err.text,
                        "the topic exists, but %" PRIu32 " of its %" PRIu32 " partitions have no leader yet",

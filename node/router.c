@@ -84,6 +84,11 @@ static void on_topic_create(struct lq_service *service, const struct lq_request 
     lq_admin_topic_create(service->admin, request);
 }
 
+static void on_topic_alter(struct lq_service *service, const struct lq_request *request)
+{
+    lq_admin_topic_alter(service->admin, request);
+}
+
 static void on_topic_list(struct lq_service *service, const struct lq_request *request)
 {
     lq_metadata_topic_list(service, request);
@@ -143,6 +148,7 @@ static const struct route {
     {LQ_MESSAGE_GROUP_LIST, false, on_group_list},
     {LQ_MESSAGE_GROUP_DESCRIBE, false, on_group_describe},
     {LQ_MESSAGE_TOPIC_CREATE, false, on_topic_create},
+    {LQ_MESSAGE_TOPIC_ALTER, false, on_topic_alter},
     {LQ_MESSAGE_TOPIC_LIST, false, on_topic_list},
     {LQ_MESSAGE_TOPIC_DESCRIBE, false, on_topic_describe},
     {LQ_MESSAGE_TOPIC_DELETE, false, on_topic_delete},

@@ -87,12 +87,16 @@
     X(TOPIC_DESCRIBE_ANSWER, 69, topic_describe_answer, TopicDescribeAnswer, 65536)                                \
     X(TOPIC_DELETE, 70, topic_delete, TopicDelete, 0)                                                              \
     X(TOPIC_DELETE_ANSWER, 71, topic_delete_answer, TopicDeleteAnswer, 0)                                          \
+    X(TOPIC_ALTER, 72, topic_alter, TopicAlter, 256)                                                               \
+    X(TOPIC_ALTER_ANSWER, 73, topic_alter_answer, TopicAlterAnswer, 0)                                             \
     X(CLUSTER_STATUS, 96, cluster_status, ClusterStatus, 0)                                                        \
     X(CLUSTER_STATUS_ANSWER, 97, cluster_status_answer, ClusterStatusAnswer, 131072)                               \
     X(NODE_REPLACE, 98, node_replace, NodeReplace, 0)                                                              \
     X(NODE_REPLACE_ANSWER, 99, node_replace_answer, NodeReplaceAnswer, 0)                                          \
     X(PARTITION_TRANSFER, 100, partition_transfer, PartitionTransfer, 0)                                           \
     X(PARTITION_TRANSFER_ANSWER, 101, partition_transfer_answer, PartitionTransferAnswer, 0)                       \
+    X(PARTITION_PURGE, 102, partition_purge, PartitionPurge, 0)                                                    \
+    X(PARTITION_PURGE_ANSWER, 103, partition_purge_answer, PartitionPurgeAnswer, 0)                                \
     X(STATS, 128, stats, Stats, 0)                                                                                 \
     X(STATS_ANSWER, 129, stats_answer, StatsAnswer, 65536)
 

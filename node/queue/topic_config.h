@@ -4,6 +4,7 @@
 #ifndef LQ_NODE_QUEUE_TOPIC_CONFIG_H
 #define LQ_NODE_QUEUE_TOPIC_CONFIG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/base/buf.h"
@@ -31,6 +32,12 @@ extern const struct lq_conf_table lq_topic_config_table;
 
 /* The defaults. */
 void lq_topic_config_init(struct lq_topic_config *config);
+/* The bit of an option in a mask: which of the options are meant. 0: no such option. */
+uint64_t lq_topic_config_bit(const char *name);
+/* Takes those of @mask over from @from. True: something is another value now. */
+bool lq_topic_config_merge(struct lq_topic_config *config, const struct lq_topic_config *from, uint64_t mask);
+/* Whether every bit of @mask is an option's. */
+bool lq_topic_config_knows(uint64_t mask);
 /* u8 count of values, then each as u64 in the order of the rows. */
 void lq_topic_config_encode(const struct lq_topic_config *config, struct lq_writer *writer);
 /* Fewer values than rows: the rest are the defaults; more (a newer node's): EVERSION. Out of bounds or cut short:

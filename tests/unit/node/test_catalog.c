@@ -264,6 +264,151 @@ static void test_grow_gives_a_replica_only_where_one_is_lacking(void **state)
     assert_int_equal(lq_catalog_partition(ledger->catalog, 1)->replica_count, 3);
 }
 
+/* The topic of @uuid gets @added partitions on nodes 1 to 3 behind @first, and @messages as retention.messages unless
+ * that is 0. */
+static lightq_status alter(struct ledger *ledger, struct lq_id uuid, uint32_t first, uint32_t added, uint64_t messages)
+{
+    uint8_t placement[64];
+    struct lq_catalog_command command = {
+        .type = LQ_CATALOG_ALTER,
+        .alter = {.uuid = uuid, .first = first, .added = added, .replicas = 3, .placement = placement}};
+    lq_topic_config_init(&command.alter.config);
+    if (messages != 0) {
+        command.alter.config.retention_messages = messages;
+        command.alter.mask = lq_topic_config_bit("retention.messages");
+    }
+    for (size_t i = 0; i < (size_t)added * 3; i++) {
+        lq_put_u16(placement + 2 * i, on_123[i % 3]);
+    }
+    return apply(ledger, &command);
+}
+
+static void test_alter_changes_only_the_options_of_the_mask(void **state)
+{
+    struct ledger *ledger = *state;
+    begin(ledger, 3);
+    assert_int_equal(create(ledger, "a", id_of(50, 1), 1, on_123, 3), LIGHTQ_OK);
+    const struct lq_catalog_topic *topic = lq_catalog_topic(ledger->catalog, "a");
+    const struct lq_topic_config before = topic->config;
+    struct lq_catalog_command command = {.type = LQ_CATALOG_ALTER,
+                                         .alter = {.uuid = id_of(50, 1),
+                                                   .mask = lq_topic_config_bit("retention.ms"),
+                                                   .config = {.retention_ms = 7, .max_message_bytes = 9}}};
+
+    assert_int_equal(apply(ledger, &command), LIGHTQ_OK);
+
+    assert_int_equal(topic->config.retention_ms, 7);
+    assert_int_equal(topic->config.max_message_bytes, before.max_message_bytes);
+    assert_int_equal(topic->version, ledger->index);
+    assert_int_equal(lq_catalog_version(ledger->catalog), ledger->index);
+    uint64_t version = lq_catalog_version(ledger->catalog);
+    assert_int_equal(apply(ledger, &command), LIGHTQ_OK); /* sent again: nothing changes */
+    assert_int_equal(lq_catalog_version(ledger->catalog), version);
+    assert_int_equal(lq_catalog_outcome(ledger->catalog)->count, 1);
+    assert_int_equal(alter(ledger, id_of(50, 9), 1, 0, 5), LIGHTQ_ENOTFOUND);
+    assert_int_equal(lq_topic_config_bit("no.such"), 0);
+}
+
+static void test_alter_adds_partitions_behind_those_there(void **state)
+{
+    struct ledger *ledger = *state;
+    begin(ledger, 3);
+    assert_int_equal(create(ledger, "a", id_of(50, 1), 2, on_123, 3), LIGHTQ_OK); /* groups 1 and 2 */
+    assert_int_equal(create(ledger, "b", id_of(50, 2), 1, on_123, 3), LIGHTQ_OK); /* 3 */
+
+    assert_int_equal(alter(ledger, id_of(50, 1), 2, 3, 100), LIGHTQ_OK); /* 4, 5, 6 */
+
+    const struct lq_catalog_topic *topic = lq_catalog_topic(ledger->catalog, "a");
+    static const uint64_t groups[] = {1, 2, 4, 5, 6};
+    assert_int_equal(topic->partition_count, 5);
+    assert_int_equal(lq_catalog_outcome(ledger->catalog)->count, 5);
+    assert_int_equal(lq_catalog_partition_count(ledger->catalog), 6);
+    assert_int_equal(topic->config.retention_messages, 100);
+    for (uint32_t p = 0; p < 5; p++) {
+        assert_int_equal(topic->partitions[p].group, groups[p]);
+        assert_int_equal(topic->partitions[p].number, p);
+        assert_int_equal(topic->partitions[p].replica_count, 3);
+        assert_ptr_equal(lq_catalog_partition(ledger->catalog, groups[p]), &topic->partitions[p]);
+        assert_ptr_equal(topic->partitions[p].topic, topic);
+    }
+    assert_string_equal(lq_catalog_partition(ledger->catalog, 3)->topic->name, "b");
+    assert_int_equal(lq_catalog_next_group(ledger->catalog), 7);
+    uint64_t version = lq_catalog_version(ledger->catalog);
+    assert_int_equal(alter(ledger, id_of(50, 1), 2, 3, 100), LIGHTQ_OK); /* sent again */
+    assert_int_equal(lq_catalog_version(ledger->catalog), version);
+    assert_int_equal(lq_catalog_next_group(ledger->catalog), 7);
+
+    struct lq_writer bytes = catalog_bytes(ledger->catalog); /* and all that is in the checkpoint */
+    struct lq_catalog *other;
+    assert_int_equal(lq_catalog_new(&other), LIGHTQ_OK);
+    assert_int_equal(lq_catalog_load(other, bytes.bytes, bytes.size), LIGHTQ_OK);
+    struct lq_writer again = catalog_bytes(other);
+    assert_int_equal(again.size, bytes.size);
+    assert_memory_equal(again.bytes, bytes.bytes, bytes.size);
+    assert_int_equal(lq_catalog_partition(other, 6)->number, 4);
+    lq_catalog_free(other);
+    lq_writer_deinit(&again);
+    lq_writer_deinit(&bytes);
+    assert_int_equal(drop(ledger, id_of(50, 1)), LIGHTQ_OK); /* all of its ranges go */
+    assert_null(lq_catalog_partition(ledger->catalog, 5));
+    assert_int_equal(lq_catalog_partition_count(ledger->catalog), 1);
+}
+
+static void test_alter_that_cannot_grow_changes_nothing(void **state)
+{
+    struct ledger *ledger = *state;
+    begin(ledger, 3);
+    assert_int_equal(create(ledger, "a", id_of(50, 1), 2, on_123, 3), LIGHTQ_OK);
+    assert_int_equal(create(ledger, "solo", id_of(50, 2), 1, on_123, 1), LIGHTQ_OK);
+
+    assert_int_equal(alter(ledger, id_of(50, 1), 1, 3, 100), LIGHTQ_ECONFLICT); /* planned for another number */
+    assert_int_equal(alter(ledger, id_of(50, 2), 1, 1, 100), LIGHTQ_ECONFLICT); /* of other replicas */
+    assert_int_equal(replace(ledger, 3, id_of(3, 1), 2), LIGHTQ_OK);
+    assert_int_equal(alter(ledger, id_of(50, 1), 2, 1, 100), LIGHTQ_ECONFLICT); /* its node is gone */
+
+    assert_non_null(strstr(lq_catalog_outcome(ledger->catalog)->text, "topic a"));
+    assert_int_equal(lq_catalog_topic(ledger->catalog, "a")->partition_count, 2);
+    assert_int_equal(lq_catalog_topic(ledger->catalog, "a")->config.retention_messages, 0);
+    assert_int_equal(lq_catalog_next_group(ledger->catalog), 4);
+}
+
+static void test_alter_nonsense_stops_the_replica(void **state)
+{
+    struct ledger *ledger = *state;
+    begin(ledger, 3);
+    struct lq_writer good;
+    uint8_t placement[2 * 3] = {1, 0, 2, 0, 3, 0};
+    struct lq_catalog_command command = {
+        .type = LQ_CATALOG_ALTER,
+        .alter = {.uuid = id_of(50, 1), .first = 2, .added = 1, .replicas = 3, .placement = placement}};
+    lq_topic_config_init(&command.alter.config);
+    lq_writer_init(&good, LQ_CATALOG_COMMAND_BYTES_MAX);
+    lq_catalog_command_encode(&command, &good);
+    assert_int_equal(lq_catalog_command_decode(good.bytes, (uint32_t)good.size, &command), LIGHTQ_OK);
+
+    for (uint32_t size = 0; size < good.size; size++) {
+        assert_int_not_equal(lq_catalog_command_decode(good.bytes, size, &command), LIGHTQ_OK);
+    }
+    static const struct {
+        size_t at;
+        uint8_t value;
+        lightq_status status;
+    } bad[] = {
+        {4, 0, LIGHTQ_ECORRUPT},                                  /* first */
+        {27, 0xff, LIGHTQ_ECORRUPT},                              /* added */
+        {28, 6, LIGHTQ_ECORRUPT},                                 /* replicas */
+        {28, 0, LIGHTQ_ECORRUPT},    {36, 0x80, LIGHTQ_EVERSION}, /* an option of a newer node */
+        {37, 200, LIGHTQ_EVERSION},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        uint8_t before = good.bytes[bad[i].at];
+        good.bytes[bad[i].at] = bad[i].value;
+        assert_int_equal(lq_catalog_command_decode(good.bytes, (uint32_t)good.size, &command), bad[i].status);
+        good.bytes[bad[i].at] = before;
+    }
+    lq_writer_deinit(&good);
+}
+
 static void test_replace_by_one_that_has_the_partition_chooses_another(void **state)
 {
     struct ledger *ledger = *state;
@@ -453,6 +598,10 @@ int main(void)
         CASE(test_replace_by_itself_waits_for_an_empty_directory),
         CASE(test_replace_by_another_moves_its_replicas),
         CASE(test_grow_gives_a_replica_only_where_one_is_lacking),
+        CASE(test_alter_changes_only_the_options_of_the_mask),
+        CASE(test_alter_adds_partitions_behind_those_there),
+        CASE(test_alter_that_cannot_grow_changes_nothing),
+        CASE(test_alter_nonsense_stops_the_replica),
         CASE(test_replace_by_one_that_has_the_partition_chooses_another),
         CASE(test_replace_refuses_unknown_and_absent_nodes),
         CASE(test_rebuild_counts_incarnations_up_once),

@@ -326,6 +326,82 @@ static void test_admin_topic_create_refuses_by_name(void **state)
     assert_int_equal(create(solo, &body)->status, LIGHTQ_OK);
 }
 
+static const Lightq__Wire__TopicAlterAnswer *alter(struct solo_node *solo, Lightq__Wire__TopicAlter *body)
+{
+    (void)solo_node_say(solo, PEER, LQ_MESSAGE_TOPIC_ALTER, &body->base, NULL);
+    solo_node_until_sent(solo, 1);
+    return outlet_take(&solo->outlet, PEER, LQ_MESSAGE_TOPIC_ALTER_ANSWER)->body;
+}
+
+static void test_admin_topic_alter_changes_what_is_named(void **state)
+{
+    struct solo_node *solo = *state;
+    Lightq__Wire__TopicAlter body = LIGHTQ__WIRE__TOPIC_ALTER__INIT;
+    Lightq__Wire__NameValue value = LIGHTQ__WIRE__NAME_VALUE__INIT, *list[] = {&value};
+    solo_node_hello(solo, PEER);
+    (void)solo_node_create(solo, PEER, "t", 1);
+    body.name = lq_codec_string("t");
+    body.config = list;
+    body.n_config = 1;
+    value.name = lq_codec_string("retention.messages");
+    value.value = lq_codec_string("5");
+    body.partitions = 3;
+
+    const Lightq__Wire__TopicAlterAnswer *answer = alter(solo, &body);
+
+    assert_int_equal(answer->status, LIGHTQ_OK);
+    assert_int_equal(answer->partitions, 3);
+    const struct lq_catalog_topic *topic = lq_catalog_topic(lq_meta_catalog(solo->service.meta), "t");
+    assert_int_equal(topic->partition_count, 3);
+    assert_int_equal(topic->config.retention_messages, 5);
+    assert_int_equal(answer->version, topic->version);
+    for (uint32_t p = 0; p < 3; p++) { /* each can be used at once */
+        struct lq_partition *partition = lq_meta_partition(solo->service.meta, topic->partitions[p].group);
+        assert_non_null(partition);
+        assert_true(lq_partition_leading(partition));
+    }
+}
+
+static void test_admin_topic_alter_refuses_by_name(void **state)
+{
+    struct solo_node *solo = *state;
+    Lightq__Wire__TopicAlter body = LIGHTQ__WIRE__TOPIC_ALTER__INIT;
+    Lightq__Wire__NameValue value = LIGHTQ__WIRE__NAME_VALUE__INIT, *list[] = {&value};
+    solo_node_hello(solo, PEER);
+    (void)solo_node_create(solo, PEER, "t", 2);
+    body.name = lq_codec_string("nope");
+    body.partitions = 3;
+    assert_int_equal(alter(solo, &body)->status, LIGHTQ_ENOTFOUND);
+    body.name = lq_codec_string("a b");
+    assert_int_equal(alter(solo, &body)->status, LIGHTQ_ENAME);
+    body.name = lq_codec_string("t");
+    body.partitions = 1;
+    const Lightq__Wire__TopicAlterAnswer *answer = alter(solo, &body);
+    assert_int_equal(answer->status, LIGHTQ_EINVAL);
+    assert_non_null(strstr(answer->text, "2 partitions, and their number only grows"));
+    body.partitions = LQ_PARTITIONS_MAX + 1;
+    assert_int_equal(alter(solo, &body)->status, LIGHTQ_EINVAL);
+    body.partitions = 0;
+    assert_int_equal(alter(solo, &body)->status, LIGHTQ_EINVAL); /* nothing is said */
+    body.config = list;
+    body.n_config = 1;
+    value.name = lq_codec_string("retention.moons");
+    value.value = lq_codec_string("1");
+    answer = alter(solo, &body);
+    assert_int_equal(answer->status, LIGHTQ_EINVAL);
+    assert_non_null(strstr(answer->text, "retention.moons"));
+    value.name = lq_codec_string("max.message.bytes");
+    value.value = lq_codec_string("2m");
+    assert_int_equal(alter(solo, &body)->status, LIGHTQ_EINVAL);
+    value.value = lq_codec_string("-1");
+    assert_int_equal(alter(solo, &body)->status, LIGHTQ_EINVAL);
+
+    body.partitions = 2; /* as many as there are */
+    body.n_config = 0;
+    assert_int_equal(alter(solo, &body)->status, LIGHTQ_OK);
+    assert_int_equal(lq_catalog_topic(lq_meta_catalog(solo->service.meta), "t")->partition_count, 2);
+}
+
 static void test_admin_topic_list_and_delete(void **state)
 {
     struct solo_node *solo = *state;
@@ -467,6 +543,8 @@ int main(void)
         TEST(test_metadata_all_goes_on_behind_a_name),
         TEST(test_metadata_stats_name_every_counter),
         TEST(test_admin_topic_create_refuses_by_name),
+        TEST(test_admin_topic_alter_changes_what_is_named),
+        TEST(test_admin_topic_alter_refuses_by_name),
         TEST(test_admin_topic_list_and_delete),
         TEST(test_admin_describe_shows_replicas_with_digest),
         TEST(test_admin_cluster_status_shows_node_and_meta_group),
