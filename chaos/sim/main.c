@@ -81,6 +81,9 @@ static void add(struct totals *totals, const struct world_result *result)
     sum->replaced += result->replaced;
     sum->installs += result->installs;
     sum->trims += result->trims;
+    sum->settled += result->settled;
+    sum->dead_letters += result->dead_letters;
+    sum->groups_moved += result->groups_moved;
     sum->durable_looked_at += result->durable_looked_at;
     sum->virtual_us += result->virtual_us;
     if (totals->runs == 0 || result->operations < totals->least_operations) {
@@ -259,11 +262,12 @@ static void print_totals(const struct totals *totals)
            " failed, in %.1f s: %.0f a minute. In all %.0f s of the clusters' time, %" PRIu64
            " operations (least %" PRIu64 "), %" PRIu64 " faults (least %" PRIu64 "), %" PRIu64
            " messages acknowledged (%" PRIu64 " looked for on disks), %" PRIu64 " unknown, %" PRIu64 " read, %" PRIu64
-           " elections, %" PRIu64 " power cuts, %" PRIu64 " nodes replaced, %" PRIu64 " trims, %" PRIu64 " installs\n",
+           " elections, %" PRIu64 " power cuts, %" PRIu64 " nodes replaced, %" PRIu64 " trims, %" PRIu64
+           " installs, %" PRIu64 " messages settled, %" PRIu64 " dead letters, %" PRIu64 " groups moved\n",
            totals->runs, totals->failed, seconds, (double)totals->runs * 60 / seconds, (double)sum->virtual_us / 1e6,
            sum->operations, totals->least_operations, sum->faults, totals->least_faults, sum->acknowledged,
            sum->durable_looked_at, sum->unknown, sum->reads, sum->elections, sum->crashes, sum->replaced, sum->trims,
-           sum->installs);
+           sum->installs, sum->settled, sum->dead_letters, sum->groups_moved);
 }
 
 /* ---- flags */

@@ -149,6 +149,9 @@ static void free_world(struct world *world)
     for (unsigned i = 0; i < world->nodes; i++) {
         machine_deinit(&world->machines[i]);
     }
+    for (unsigned i = 0; i < WORLD_PARTITIONS; i++) {
+        grouper_free(world->groupers[i]);
+    }
     faults_free(world);
     keeper_free(world);
     truth_deinit(&world->truth);
@@ -248,6 +251,9 @@ static void work(struct world *world)
     for (unsigned i = 0; i < WORLD_READERS; i++) {
         reader_init(&world->readers[i], world, i, i % WORLD_PARTITIONS, false);
     }
+    for (unsigned i = 0; i < WORLD_PARTITIONS; i++) {
+        world->groupers[i] = grouper_new(world, i);
+    }
     faults_plan(world);
     sim_run(world->sim, WORLD_WORK);
     world->working = false;
@@ -306,6 +312,11 @@ static bool is_quiet(struct world *world)
         const struct reader *reader = &world->readers[i];
         if (reader->state != READER_RUNNING || reader->next < world->truth.logs[reader->partition].end) {
             return waiting(world, "not at the end: reader", i);
+        }
+    }
+    for (unsigned i = 0; i < WORLD_PARTITIONS; i++) {
+        if (!grouper_drained(world->groupers[i])) {
+            return waiting(world, "not settled: the group of partition", i);
         }
     }
     return !keeper_busy(world) || waiting(world, "the operator is busy", 0);

@@ -7,6 +7,7 @@
  *     net.c       the way between clients and nodes
  *     producer.c  the client library's producer, as a model of client/lib/sender*.c
  *     reader.c    its consumer
+ *     grouper.c   who uses consumer groups, on the replica that leads
  *     truth.c     what must agree: entries by index and term, state by index, messages by offset, what a replica
  * promised watch.c     looks on at every step of every node, and asks truth.c wraps.c     how it looks on: functions
  * between the parts that the linker replaces plan.c      which faults happen when: a list made from the seed, so that a
@@ -22,6 +23,7 @@
 #include <stdint.h>
 
 #include "chaos/check/history.h"
+#include "chaos/sim/grouper.h"
 #include "chaos/sim/machine.h"
 #include "chaos/sim/net.h"
 #include "chaos/sim/plan.h"
@@ -60,7 +62,8 @@ struct world_result {
     uint64_t hash;
     uint64_t operations; /* requests of clients, deliveries taken */
     uint64_t acknowledged, unknown, failed, reads, faults, elections, crashes, replaced, installs, trims, rebuilds;
-    uint64_t durable_looked_at; /* acknowledgements whose bytes were looked for on the disks */
+    uint64_t settled, dead_letters, groups_moved; /* of consumer groups; moved: made, deleted, sought */
+    uint64_t durable_looked_at;                   /* acknowledgements whose bytes were looked for on the disks */
     uint64_t virtual_us;
 };
 
@@ -78,6 +81,7 @@ struct world {
     struct producer producers[WORLD_PRODUCERS];
     struct reader readers[WORLD_READERS];
     struct reader finals[WORLD_PARTITIONS];
+    struct grouper *groupers[WORLD_PARTITIONS];
     struct keeper *keeper;
     struct lq_history history;
     struct lq_id topic;
