@@ -269,8 +269,12 @@ enum cli_exit cli_partition_transfer(struct cli *cli)
         (size_t)(slash - word) >= sizeof topic) {
         return cli_usage("'%s' is not TOPIC/PARTITION, for example orders/0", word);
     }
-    if (!cli_given(cli->args.to) || cli->args.to == 0) {
+    uint32_t node = 0;
+    if (cli->args.to == NULL) {
         return cli_usage("--to NODE is missing");
+    }
+    if (parse_node(cli->args.to, &node) != CLI_DONE) {
+        return CLI_USAGE;
     }
     memcpy(topic, word, (size_t)(slash - word));
     topic[slash - word] = '\0';
@@ -278,10 +282,10 @@ enum cli_exit cli_partition_transfer(struct cli *cli)
     if (result != CLI_DONE) {
         return result;
     }
-    if (lightq_partition_transfer(cli->client, topic, (int32_t)partition, (uint32_t)cli->args.to,
-                                  cli_timeout_ms(cli, LOOK_MS_DEFAULT), &error) != LIGHTQ_OK) {
+    if (lightq_partition_transfer(cli->client, topic, (int32_t)partition, node, cli_timeout_ms(cli, LOOK_MS_DEFAULT),
+                                  &error) != LIGHTQ_OK) {
         return cli_fail(&error);
     }
-    print_transferred(cli->json, topic, (uint32_t)partition, (uint32_t)cli->args.to);
+    print_transferred(cli->json, topic, (uint32_t)partition, node);
     return CLI_DONE;
 }

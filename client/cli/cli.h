@@ -1,7 +1,7 @@
 /* client/cli/cli.h - what the files of the lightq command share: its arguments, its verbs, how it fails.
  *
- * main.c takes the arguments apart (args.c) and calls one verb: admin.c, produce.c, consume.c, verify.c or bench.c. A
- * verb returns the exit code: 0 done, 1 failed, 2 wrong usage. One thread, except in `bench end-to-end`. */
+ * main.c takes the arguments apart (args.c) and calls one verb: admin.c, group.c, produce.c, consume.c, verify.c or
+ * bench.c. A verb returns the exit code: 0 done, 1 failed, 2 wrong usage. One thread, except in `bench end-to-end`. */
 #ifndef LQ_CLI_CLI_H
 #define LQ_CLI_CLI_H
 
@@ -11,6 +11,7 @@
 
 #include <lightq/admin.h>
 #include <lightq/consumer.h>
+#include <lightq/group.h>
 #include <lightq/producer.h>
 
 #define CLI_LIST_MAX 64 /* of an option that may be given several times */
@@ -31,9 +32,12 @@ struct cli_args {
 
     uint64_t partitions, replicas;
     struct cli_list config;
-    uint64_t count, size, rate, window, timeout_ms, partition, to;
-    const char *file, *key, *acked, *from, *log, *history;
+    uint64_t count, size, rate, window, timeout_ms, partition;
+    const char *file, *key, *acked, *from, *to, *log, *history;
     bool until_end, print, spread, wait_equal;
+    const char *mode, *backoff, *group, *ack;
+    uint64_t ack_wait_ms, max_deliver, max_unsettled, idle_exit_ms;
+    bool exclusive, key_ordered;
 
     const char *words[4]; /* behind the verb */
     size_t word_count;
@@ -100,6 +104,9 @@ int cli_timeout_ms(const struct cli *cli, int otherwise);
 /* At least @least: for what comes before that which --timeout is about. */
 int cli_patience_ms(const struct cli *cli, int least);
 
+/* What --@option says, @text (NULL: start): start, end, an offset, or a time. Says itself what is wrong. */
+enum cli_exit cli_parse_place(const char *option, const char *text, struct lightq_start *start);
+
 /* From now on SIGINT and SIGTERM do not end the program; a verb that runs for long asks for them and ends in order. */
 void cli_hold_signals(void);
 bool cli_interrupted(void);
@@ -113,6 +120,14 @@ enum cli_exit cli_node_replace(struct cli *cli);
 enum cli_exit cli_partition_transfer(struct cli *cli);
 enum cli_exit cli_produce(struct cli *cli);
 enum cli_exit cli_consume(struct cli *cli);
+enum cli_exit cli_group_create(struct cli *cli);
+enum cli_exit cli_group_list(struct cli *cli);
+enum cli_exit cli_group_describe(struct cli *cli);
+enum cli_exit cli_group_alter(struct cli *cli);
+enum cli_exit cli_group_seek(struct cli *cli);
+enum cli_exit cli_group_pause(struct cli *cli);
+enum cli_exit cli_group_resume(struct cli *cli);
+enum cli_exit cli_group_delete(struct cli *cli);
 enum cli_exit cli_verify(struct cli *cli);
 enum cli_exit cli_bench_produce(struct cli *cli);
 enum cli_exit cli_bench_consume(struct cli *cli);
