@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "node/consume.h"
+#include "node/dead.h"
 #include "node/group_words.h"
 #include "node/groups.h"
 #include "node/pipeline.h"
@@ -279,6 +280,8 @@ static void fill_group(struct lq_service *service, uint64_t group, const struct 
     body->failed = cgroup->failed_count;
     body->dead_stored = cgroup->dead.done;
     body->dead_open = cgroup->dead.next - cgroup->dead.done;
+    body->dead_reason =
+        lq_codec_string(body->dead_open == 0 ? "" : lq_dead_reason(service->dead, group, cgroup->number));
     body->unsettled = cgroup->settled.holes;
     body->consumer_count = listing.count;
     body->n_consumers = listing.count < CONSUMERS_MAX ? listing.count : CONSUMERS_MAX;

@@ -466,11 +466,26 @@ static lightq_status on_node_frame(void *owner, uint32_t node, const struct lq_f
 {
     struct lq_meta *meta = owner;
     struct lq_letter letter;
+    if (frame->size > 0 && frame->slab->bytes[frame->offset] >= LQ_CARRIER_FIRST) {
+        bool passed_on = meta->carrier != NULL && may_say(meta, node, LQ_LETTER_REQUEST);
+        return passed_on ? meta->carrier->frame(meta->carrier->owner, node, frame) : LIGHTQ_OK;
+    }
     lightq_status status = lq_letter_decode(frame->slab->bytes + frame->offset, frame->size, &letter);
     if (status != LIGHTQ_OK) {
         return status == LIGHTQ_EVERSION ? LIGHTQ_OK : LIGHTQ_EPROTO;
     }
     return on_letter(meta, node, &letter);
+}
+
+void lq_meta_set_carrier(struct lq_meta *meta, const struct lq_meta_carrier *carrier)
+{
+    meta->carrier = carrier;
+}
+
+lightq_status lq_meta_carry(struct lq_meta *meta, uint32_t node, struct lq_slab *slab)
+{
+    const struct lq_frame frame = {.type = LQ_FRAME_NODE, .body = slab, .body_size = (uint32_t)slab->size};
+    return meta->options.link->ops->send(meta->options.link, node, &frame);
 }
 
 static void on_link_changed(void *owner, uint32_t node, bool up)

@@ -11,6 +11,7 @@
 #include "node/catalog_command.h"
 #include "node/letter.h"
 #include "node/meta.h"
+#include "node/meta_carrier.h"
 #include "node/queue/table.h"
 
 #define LQ_META_PEERS_MAX   64   /* nodes that are spoken with at the same time, guests included */
@@ -260,6 +261,7 @@ struct lq_meta {
     struct lq_meta_options options;
     struct lq_meta_events events;
     void *owner;
+    const struct lq_meta_carrier *carrier;
     struct lq_host *host;
     struct lq_catalog *catalog;
 

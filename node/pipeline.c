@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "node/dead.h"
 #include "node/group_words.h"
 #include "node/pipeline_internal.h"
 
@@ -74,6 +75,9 @@ static void on_partition(struct lq_partition_watcher *watcher, unsigned events)
     struct lq_feed *feed = watcher->data;
     const struct lq_service *service = feed->pipeline->service;
     const char *text = "";
+    if ((events & LQ_PARTITION_DEAD_LETTERS) != 0) {
+        lq_dead_hint(service->dead);
+    }
     if ((events & LQ_PARTITION_CLOSED) != 0) {
         bool deleted = lq_catalog_partition(lq_meta_catalog(service->meta), feed->key.group) == NULL;
         lq_feed_end(feed, deleted ? LIGHTQ_ENOTFOUND : LIGHTQ_ENOTLEADER,

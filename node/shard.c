@@ -6,6 +6,7 @@
 
 #include "node/admin.h"
 #include "node/consume.h"
+#include "node/dead.h"
 #include "node/groups.h"
 #include "node/pipeline.h"
 #include "node/produce.h"
@@ -98,6 +99,7 @@ static void on_timer(uv_timer_t *timer)
         lq_sessions_tick(shard->service.sessions);
         lq_produce_tick(shard->service.produce);
         lq_groups_tick(shard->service.groups);
+        lq_dead_tick(shard->service.dead);
         if (shard->number == 0) {
             shard->events->tick(shard->owner);
         } else {
@@ -215,6 +217,9 @@ static lightq_status make_parts(struct lq_shard *shard, struct lq_err *err)
         status = lq_groups_new(service, &service->groups);
     }
     if (status == LIGHTQ_OK) {
+        status = lq_dead_new(service, &service->dead);
+    }
+    if (status == LIGHTQ_OK) {
         status = lq_admin_new(service, &service->admin);
     }
     return status == LIGHTQ_OK ? status : lq_err_set(err, status, "out of memory");
@@ -289,6 +294,9 @@ void lq_shard_deinit(struct lq_shard *shard)
     }
     if (service->consume != NULL) {
         lq_consume_free(service->consume);
+    }
+    if (service->dead != NULL) {
+        lq_dead_free(service->dead);
     }
     if (service->groups != NULL) {
         lq_groups_free(service->groups);

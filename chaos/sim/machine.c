@@ -7,6 +7,7 @@
 #include "chaos/sim/wraps.h"
 #include "node/admin.h"
 #include "node/consume.h"
+#include "node/dead.h"
 #include "node/groups.h"
 #include "node/pipeline.h"
 #include "node/produce.h"
@@ -293,6 +294,9 @@ static lightq_status begin_service(struct machine *machine)
     if (status == LIGHTQ_OK) {
         status = lq_groups_new(service, &service->groups);
     }
+    if (status == LIGHTQ_OK) {
+        status = lq_dead_new(service, &service->dead);
+    }
     return status == LIGHTQ_OK ? lq_admin_new(service, &service->admin) : status;
 }
 
@@ -333,6 +337,7 @@ void machine_stop(struct sim_node *node)
     lq_admin_free(service->admin);
     lq_sessions_free(service->sessions);
     lq_consume_free(service->consume);
+    lq_dead_free(service->dead);
     lq_groups_free(service->groups);
     lq_pipeline_free(service->pipeline);
     machine->service.meta = NULL;
@@ -418,6 +423,7 @@ void machine_tick(struct sim_node *node)
         lq_sessions_tick(machine->service.sessions);
         lq_produce_tick(machine->service.produce);
         lq_groups_tick(machine->service.groups);
+        lq_dead_tick(machine->service.dead);
     }
     sim_touch(node);
 }

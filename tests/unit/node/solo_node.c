@@ -3,6 +3,7 @@
 
 #include "node/admin.h"
 #include "node/consume.h"
+#include "node/dead.h"
 #include "node/groups.h"
 #include "node/pipeline.h"
 #include "node/produce.h"
@@ -76,6 +77,7 @@ void solo_node_start(struct solo_node *solo)
     assert_int_equal(lq_consume_new(service, &service->consume), LIGHTQ_OK);
     assert_int_equal(lq_pipeline_new(service, &service->pipeline), LIGHTQ_OK);
     assert_int_equal(lq_groups_new(service, &service->groups), LIGHTQ_OK);
+    assert_int_equal(lq_dead_new(service, &service->dead), LIGHTQ_OK);
     assert_int_equal(lq_admin_new(service, &service->admin), LIGHTQ_OK);
     for (int i = 0; i < TURNS_MAX && !solo->ready; i++) {
         solo_node_advance(solo, 1);
@@ -98,6 +100,7 @@ void solo_node_deinit(struct solo_node *solo)
     lq_admin_free(service->admin);
     lq_sessions_free(service->sessions);
     lq_consume_free(service->consume);
+    lq_dead_free(service->dead);
     lq_groups_free(service->groups);
     lq_pipeline_free(service->pipeline);
     assert_int_equal(service->memory_used, 0);
