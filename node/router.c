@@ -8,6 +8,7 @@
 #include "node/metadata.h"
 #include "node/pipeline.h"
 #include "node/produce.h"
+#include "node/purge.h"
 
 static void on_bye(struct lq_service *service, const struct lq_request *request)
 {
@@ -119,6 +120,11 @@ static void on_partition_transfer(struct lq_service *service, const struct lq_re
     lq_admin_transfer(service->admin, request);
 }
 
+static void on_partition_purge(struct lq_service *service, const struct lq_request *request)
+{
+    lq_purges_request(service->purges, request);
+}
+
 static void on_stats(struct lq_service *service, const struct lq_request *request)
 {
     lq_metadata_stats(service, request);
@@ -155,6 +161,7 @@ static const struct route {
     {LQ_MESSAGE_CLUSTER_STATUS, false, on_cluster_status},
     {LQ_MESSAGE_NODE_REPLACE, false, on_node_replace},
     {LQ_MESSAGE_PARTITION_TRANSFER, false, on_partition_transfer},
+    {LQ_MESSAGE_PARTITION_PURGE, false, on_partition_purge},
     {LQ_MESSAGE_STATS, false, on_stats},
 };
 

@@ -20,6 +20,7 @@ struct lq_consume;
 struct lq_pipeline;
 struct lq_groups;
 struct lq_dead;
+struct lq_purges;
 struct lq_admin;
 
 /* Everything is borrowed from node/shard.c. */
@@ -34,6 +35,7 @@ struct lq_service {
     struct lq_pipeline *pipeline;
     struct lq_groups *groups;
     struct lq_dead *dead;
+    struct lq_purges *purges;
     struct lq_admin *admin;
     uint64_t memory_used; /* by requests being worked on and entries read ahead; bounded by memory.max */
 };

@@ -10,6 +10,7 @@
 #include "node/groups.h"
 #include "node/pipeline.h"
 #include "node/produce.h"
+#include "node/purge.h"
 #include "node/router.h"
 
 #define TICK_MS          100 /* sessions' and requests' time-outs; seeds */
@@ -98,6 +99,7 @@ static void on_timer(uv_timer_t *timer)
         shard->tick_us = now_us + TICK_MS * MICROS_PER_MILLI;
         lq_sessions_tick(shard->service.sessions);
         lq_produce_tick(shard->service.produce);
+        lq_purges_tick(shard->service.purges);
         lq_groups_tick(shard->service.groups);
         lq_dead_tick(shard->service.dead);
         if (shard->number == 0) {
@@ -220,6 +222,9 @@ static lightq_status make_parts(struct lq_shard *shard, struct lq_err *err)
         status = lq_dead_new(service, &service->dead);
     }
     if (status == LIGHTQ_OK) {
+        status = lq_purges_new(service, &service->purges);
+    }
+    if (status == LIGHTQ_OK) {
         status = lq_admin_new(service, &service->admin);
     }
     return status == LIGHTQ_OK ? status : lq_err_set(err, status, "out of memory");
@@ -297,6 +302,9 @@ void lq_shard_deinit(struct lq_shard *shard)
     }
     if (service->dead != NULL) {
         lq_dead_free(service->dead);
+    }
+    if (service->purges != NULL) {
+        lq_purges_free(service->purges);
     }
     if (service->groups != NULL) {
         lq_groups_free(service->groups);

@@ -376,6 +376,12 @@ bool lq_intake_needs_turn(const struct lq_partition *partition)
            (partition->leading && !partition->blocked && partition->queued.first != NULL);
 }
 
+lightq_status lq_intake_trim(struct lq_partition *partition, uint64_t offset, uint64_t *index)
+{
+    const struct lq_command command = {.type = LQ_COMMAND_TRIM, .trim = {.offset = offset}};
+    return propose_command(partition, &command, index);
+}
+
 lightq_status lq_partition_trim(struct lq_partition *partition, uint64_t offset)
 {
     if (partition->stopped) {
@@ -387,8 +393,7 @@ lightq_status lq_partition_trim(struct lq_partition *partition, uint64_t offset)
     if (partition->in_machine != 0 || partition->trim_entry != 0) {
         return LIGHTQ_EBUSY;
     }
-    const struct lq_command command = {.type = LQ_COMMAND_TRIM, .trim = {.offset = offset}};
-    lightq_status status = propose_command(partition, &command, &partition->trim_entry);
+    lightq_status status = lq_intake_trim(partition, offset, &partition->trim_entry);
     if (status != LIGHTQ_OK) {
         partition->trim_entry = 0;
     }

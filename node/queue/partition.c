@@ -64,6 +64,7 @@ static void step_down(struct lq_partition *partition, lightq_status status)
     partition->leading = false;
     partition->in_machine++;
     lq_intake_drop(partition, status);
+    lq_purge_desk_drop(partition, status);
     lq_group_desk_drop(partition, status);
     partition->in_machine--;
 }
@@ -86,6 +87,7 @@ lightq_status lq_partition_apply(struct lq_partition *partition, const struct lq
     partition->trim_stale |= (events & LQ_PARTITION_TRIMMED) != 0;
     partition->in_machine++;
     lq_intake_applied(partition, entry, &command);
+    lq_purge_desk_applied(partition, entry);
     lq_group_desk_applied(partition, entry, &command);
     partition->in_machine--;
     note(partition, events);
@@ -275,6 +277,7 @@ void lq_partition_free(struct lq_partition *partition)
     step_down(partition, LIGHTQ_ECLOSED);
     partition->stopped = true; /* what callbacks hand in now is refused */
     lq_intake_turn(partition);
+    lq_purge_desk_turn(partition);
     lq_group_desk_turn(partition);
     assert(partition->waiting == 0 && partition->desk.waiting == 0);
     while (partition->watchers != NULL) {
@@ -296,6 +299,7 @@ void lq_partition_turn(struct lq_partition *partition)
     partition->woken = false;
     lq_group_desk_turn(partition); /* results first: they make room */
     lq_intake_turn(partition);
+    lq_purge_desk_turn(partition);
     tell_watchers(partition);
     if (lq_partition_needs_turn(partition)) {
         lq_partition_wake(partition);
@@ -304,8 +308,8 @@ void lq_partition_turn(struct lq_partition *partition)
 
 bool lq_partition_needs_turn(const struct lq_partition *partition)
 {
-    return lq_intake_needs_turn(partition) || lq_group_desk_needs_turn(partition) ||
-           (partition->events != 0 && partition->watchers != NULL);
+    return lq_intake_needs_turn(partition) || lq_purge_desk_needs_turn(partition) ||
+           lq_group_desk_needs_turn(partition) || (partition->events != 0 && partition->watchers != NULL);
 }
 
 void lq_partition_set_config(struct lq_partition *partition, const struct lq_id *topic, uint32_t number,

@@ -1,16 +1,21 @@
 /* node/queue/partition_internal.h - what partition.c (the machine, watchers, life) and intake.c (requests and
- * proposals) and partition_groups.c (consumer groups) share. Nobody else includes it. */
+ * proposals), purge.c and partition_groups.c (consumer groups) share. Nobody else includes it. */
 #ifndef LQ_NODE_QUEUE_PARTITION_INTERNAL_H
 #define LQ_NODE_QUEUE_PARTITION_INTERNAL_H
 
 #include "node/queue/partition.h"
 #include "node/queue/partition_groups.h"
+#include "node/queue/purge.h"
 #include "node/queue/state.h"
 #include "node/queue/tail.h"
 
 /* Requests in the order they came. */
 struct lq_request_queue {
     struct lq_partition_request *first, *last;
+};
+
+struct lq_purge_queue {
+    struct lq_purge_request *first, *last;
 };
 
 struct lq_group_request_queue {
@@ -66,6 +71,9 @@ struct lq_partition {
     uint64_t trim_entry; /* of a TRIM not applied yet; 0: none */
     uint64_t config_entry;
 
+    struct {
+        struct lq_purge_queue queued, proposed, decided;
+    } purges; /* purge.c */
     struct lq_group_desk desk;
 
     /* What the catalog wants. */
@@ -95,6 +103,18 @@ bool lq_intake_needs_turn(const struct lq_partition *partition);
 /* Proposes a command without messages. As lq_partition_port.submit. */
 lightq_status lq_intake_propose(struct lq_partition *partition, const uint8_t *bytes, size_t size,
                                 uint64_t *index) LQ_MUST_CHECK;
+
+/* The same of a TRIM. */
+lightq_status lq_intake_trim(struct lq_partition *partition, uint64_t offset, uint64_t *index) LQ_MUST_CHECK;
+
+/* purge.c */
+/* Leadership is gone: proposals get ELEADERSHIPLOST, the others @status. */
+void lq_purge_desk_drop(struct lq_partition *partition, lightq_status status);
+/* @entry was applied, the state shows it. */
+void lq_purge_desk_applied(struct lq_partition *partition, const struct lq_entry *entry);
+/* Proposes what waits, and tells what was decided. */
+void lq_purge_desk_turn(struct lq_partition *partition);
+bool lq_purge_desk_needs_turn(const struct lq_partition *partition);
 
 /* partition_groups.c */
 /* Leadership is gone: leases too; proposals get ELEADERSHIPLOST, other requests @status. */

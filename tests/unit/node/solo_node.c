@@ -7,6 +7,7 @@
 #include "node/groups.h"
 #include "node/pipeline.h"
 #include "node/produce.h"
+#include "node/purge.h"
 
 #define TURNS_MAX     200000
 #define FRAME_MAX     (2 * 1024 * 1024)
@@ -78,6 +79,7 @@ void solo_node_start(struct solo_node *solo)
     assert_int_equal(lq_pipeline_new(service, &service->pipeline), LIGHTQ_OK);
     assert_int_equal(lq_groups_new(service, &service->groups), LIGHTQ_OK);
     assert_int_equal(lq_dead_new(service, &service->dead), LIGHTQ_OK);
+    assert_int_equal(lq_purges_new(service, &service->purges), LIGHTQ_OK);
     assert_int_equal(lq_admin_new(service, &service->admin), LIGHTQ_OK);
     for (int i = 0; i < TURNS_MAX && !solo->ready; i++) {
         solo_node_advance(solo, 1);
@@ -101,6 +103,7 @@ void solo_node_deinit(struct solo_node *solo)
     lq_sessions_free(service->sessions);
     lq_consume_free(service->consume);
     lq_dead_free(service->dead);
+    lq_purges_free(service->purges);
     lq_groups_free(service->groups);
     lq_pipeline_free(service->pipeline);
     assert_int_equal(service->memory_used, 0);
