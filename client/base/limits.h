@@ -74,7 +74,7 @@
 #define LQ_CLUSTER_PARTITIONS_MAX      (1024u * 1024)      /* of all topics of one catalog */
 #define LQ_META_REQUESTS_MAX           1024                /* changes of the cluster waiting on one node */
 #define LQ_INSPECT_GROUPS_MAX          4096                /* whose replicas are looked at by one request */
-#define LQ_NODE_FRAME_BYTES_MAX        (1024u * 1024)      /* of one frame between the node layers */
+#define LQ_NODE_FRAME_BYTES_MAX        LQ_PEER_FRAME_BYTES_MAX /* of one frame between the node layers */
 #define LQ_SESSIONS_MAX                65536
 #define LQ_SUBSCRIPTIONS_MAX           65536 /* of one node */
 #define LQ_LOG_LINE_BYTES_MAX          4096  /* a longer log line is cut */
