@@ -1,0 +1,143 @@
+"""Consumer groups on three real nodes: a pipeline through a killed leader settles every message once, a subscriber group
+goes on where it committed, and what fails is delivered again, counted."""
+
+import json
+import unittest
+
+from lightq_cluster import SLOW, Cluster, wait_for
+
+IDLE_MS = int(3000 * SLOW)
+
+
+def offsets(path):
+    """(partition, offset) and deliveries of each line of a log."""
+    return [((int(f[1]), int(f[2])), int(f[6])) for f in map(str.split, path.read_text().splitlines())]
+
+
+class GroupsTest(unittest.TestCase):
+    def setUp(self):
+        self.cluster = Cluster().up()
+        self.addCleanup(self.close)
+
+    def close(self):
+        outcome = self._outcome.result
+        failed = any(test is self for test, _ in outcome.failures + outcome.errors)
+        self.cluster.close(failed)
+
+    def group(self, topic, name):
+        """What each partition says of the group; None when not all can."""
+        done = self.cluster.lightq("--format", "json", "group", "describe", topic, name, check=False)
+        if done.returncode != 0:
+            return None
+        partitions = json.loads(done.stdout)["partitions"]
+        return partitions if all(p["status"] == "OK" for p in partitions) else None
+
+    def wait_drained(self, topic, name):
+        last = [None]
+
+        def drained():
+            last[0] = self.group(topic, name)
+            return last[0] and all(p["lag"] == 0 and p["unsettled"] == 0 for p in last[0])
+
+        wait_for(drained, lambda: f"group {name} drained: {last[0]}", 60)
+        return last[0]
+
+    def test_groups_pipeline_through_killed_leader_settles_all_once(self):
+        c = self.cluster
+        count = 40000
+        c.lightq("topic", "create", "work", "--partitions", 2)
+        c.lightq("group", "create", "work", "g", "--mode", "pipeline")
+        consumers = [c.start_lightq("consume", "work", "--group", "g", "--idle-exit", 3 * IDLE_MS, "--log",
+                                    c.folder / f"log{i}") for i in range(2)]
+        producer = c.start_lightq("produce", "work", "--count", count, "--size", 100, "--rate", 8000,
+                                  "--acked", c.folder / "acked")
+        c.wait_acked("acked", count // 3, producer)
+        killed = c.leader("work")
+        c.script("kill", killed)
+        c.finish(producer)
+        for consumer in consumers:
+            c.finish(consumer)
+        c.script("start", killed)
+
+        read = [offsets(c.folder / f"log{i}") for i in range(2)]
+        seen = {place for log in read for place, _ in log}
+        acked = {tuple(map(int, line.split()[2:4])) for line in (c.folder / "acked").read_text().splitlines()}
+        partitions = self.wait_drained("work", "g")
+        self.assertEqual(acked - seen, set())  # nothing that was stored was left out
+        self.assertTrue(all(len(log) > 0 for log in read))  # both had a share
+        self.assertEqual(sum(p["settled"] for p in partitions), sum(p["end"] for p in partitions))
+        self.assertEqual([p["position"] for p in partitions], [p["end"] for p in partitions])
+        # Settled is settled: nothing comes again.
+        again = c.lightq("consume", "work", "--group", "g", "--idle-exit", 1000)
+        self.assertIn("0 messages consumed", again.stdout)
+
+    def test_groups_subscriber_goes_on_at_its_committed_position(self):
+        c = self.cluster
+        c.lightq("topic", "create", "events")
+        c.lightq("produce", "events", "--count", 1000, "--size", 60)
+        c.lightq("group", "create", "events", "s", "--mode", "subscriber")
+
+        c.lightq("consume", "events", "--group", "s", "--count", 400, "--log", c.folder / "one")
+        leader = c.leader("events")
+        c.script("kill", leader)
+        c.lightq("consume", "events", "--group", "s", "--idle-exit", IDLE_MS, "--log", c.folder / "two")
+        c.script("start", leader)
+
+        self.assertEqual([place[1] for place, _ in offsets(c.folder / "one")], list(range(400)))
+        self.assertEqual([place[1] for place, _ in offsets(c.folder / "two")], list(range(400, 1000)))
+        self.assertEqual(self.wait_drained("events", "s")[0]["position"], 1000)
+        c.lightq("group", "seek", "events", "s", "--to", 900)
+        c.lightq("consume", "events", "--group", "s", "--idle-exit", IDLE_MS, "--log", c.folder / "three")
+        self.assertEqual([place[1] for place, _ in offsets(c.folder / "three")], list(range(900, 1000)))
+
+    def test_groups_what_is_not_acked_comes_again_counted(self):
+        c = self.cluster
+        c.lightq("topic", "create", "jobs")
+        c.lightq("produce", "jobs", "--count", 10, "--size", 60)
+        c.lightq("group", "create", "jobs", "g", "--mode", "pipeline", "--ack-wait", 60000, "--max-deliver", 0,
+                 "--backoff", "10,20")
+
+        # A clean end gives back what was not settled, and that is no failure.
+        c.lightq("consume", "jobs", "--group", "g", "--ack", "none", "--count", 10, "--log", c.folder / "none")
+        c.lightq("consume", "jobs", "--group", "g", "--ack", "nack", "--count", 10, "--log", c.folder / "nack")
+        c.lightq("consume", "jobs", "--group", "g", "--idle-exit", IDLE_MS, "--log", c.folder / "ack")
+
+        self.assertEqual({d for _, d in offsets(c.folder / "none")}, {1})
+        self.assertEqual({d for _, d in offsets(c.folder / "nack")}, {1})
+        self.assertEqual(sorted(offsets(c.folder / "ack")), [((0, i), 2) for i in range(10)])
+        self.assertEqual(self.wait_drained("jobs", "g")[0]["failed"], 10)
+
+    def test_groups_live_and_are_told_of(self):
+        c = self.cluster
+        c.lightq("topic", "create", "t", "--partitions", 3)
+        c.lightq("group", "create", "t", "a", "--mode", "pipeline")
+        c.lightq("group", "create", "t", "b", "--mode", "subscriber", "--from", "end")
+
+        self.assertEqual(c.lightq("group", "create", "t", "a", "--mode", "pipeline", check=False).returncode, 1)
+        listed = c.lightq("group", "list", "t").stdout.splitlines()
+        self.assertEqual([line.split("\t")[:3] for line in listed],
+                         [["a", "pipeline", "3 partitions"], ["b", "subscriber", "3 partitions"]])
+        c.lightq("group", "pause", "t", "a")
+        c.lightq("produce", "t", "--count", 30)
+        self.assertIn("0 messages", c.lightq("consume", "t", "--group", "a", "--idle-exit", 500).stdout)
+        c.lightq("group", "resume", "t", "a")
+        consumer = c.start_lightq("consume", "t", "--group", "a", "--ack", "none", "--set", "client.id=worker")
+
+        def held():
+            seen = self.group("t", "a")
+            return seen and sum(p["unsettled"] for p in seen) == 30 and seen
+
+        seen = wait_for(held, "30 messages held")
+        self.assertEqual({o["consumer"] for p in seen for o in p["consumers"]}, {"worker"})
+        header, *rows = c.lightq("group", "describe", "t", "a").stdout.splitlines()
+        self.assertEqual(header.split(), "GROUP TOPIC PARTITION POSITION END LAG LAG-TIME UNSETTLED REDELIVERED CONSUMER "
+                                         "HOST".split())
+        self.assertEqual(len([row for row in rows if row.startswith("a ")]), 3)
+        c.lightq("group", "delete", "t", "a")  # its consumers are told
+        self.assertEqual(consumer.wait(timeout=30 * SLOW), 1)
+        self.assertIn("ENOTFOUND", c.said(consumer))
+        self.assertEqual(c.lightq("group", "describe", "t", "a", check=False).returncode, 1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
