@@ -19,6 +19,8 @@
 #define RUN_MAX          256 /* letters stored before they are told to be */
 #define READ_STEPS_MAX   4096
 #define LOOK_EVERY_US    UINT64_C(1000000)
+#define LOOK_MAX         2000 /* partitions of the catalog looked at in one tick */
+#define HINTS_MAX        64   /* what does not fit is found by looking */
 #define RETRY_US         UINT64_C(200000)
 #define RETRY_DOUBLES    7 /* to about 25 s */
 #define CREATE_MS        10000
@@ -54,8 +56,11 @@ struct lq_dead {
     struct lq_carry *carry;
     struct job *jobs;
     size_t job_count;
-    uint64_t look_us; /* when they are looked for again */
-    bool closing;
+    uint64_t look_us;   /* when they are looked for again from the first topic on */
+    size_t look_topic;  /* that is looked at next ... */
+    uint32_t look_part; /* ... and which of its partitions */
+    uint64_t hints[HINTS_MAX];
+    size_t hint_count;
 };
 
 static void run(struct job *job);
@@ -408,20 +413,31 @@ static void look_at(struct lq_dead *dead, uint64_t group)
     }
 }
 
-static void look(struct lq_dead *dead)
+/* Some more of the catalog. */
+static void look(struct lq_dead *dead, uint64_t now_us)
 {
     const struct lq_catalog *catalog = lq_meta_catalog(dead->service->meta);
-    for (size_t i = 0; i < lq_catalog_topic_count(catalog); i++) {
-        const struct lq_catalog_topic *topic = lq_catalog_topic_at(catalog, i);
-        for (uint32_t j = 0; j < topic->partition_count; j++) {
-            look_at(dead, topic->partitions[j].group);
+    for (unsigned i = 0; i < LOOK_MAX && dead->look_topic < lq_catalog_topic_count(catalog); i++) {
+        const struct lq_catalog_topic *topic = lq_catalog_topic_at(catalog, dead->look_topic);
+        if (dead->look_part < topic->partition_count) {
+            look_at(dead, topic->partitions[dead->look_part++].group);
+        } else {
+            dead->look_part = 0;
+            dead->look_topic++;
         }
+    }
+    if (dead->look_topic >= lq_catalog_topic_count(catalog)) {
+        dead->look_topic = 0;
+        dead->look_part = 0;
+        dead->look_us = now_us + LOOK_EVERY_US;
     }
 }
 
-void lq_dead_hint(struct lq_dead *dead)
+void lq_dead_hint(struct lq_dead *dead, uint64_t group)
 {
-    dead->look_us = 0;
+    if (dead->hint_count < HINTS_MAX) {
+        dead->hints[dead->hint_count++] = group;
+    }
 }
 
 void lq_dead_tick(struct lq_dead *dead)
@@ -439,9 +455,11 @@ void lq_dead_tick(struct lq_dead *dead)
             run(job);
         }
     }
+    while (dead->hint_count > 0) {
+        look_at(dead, dead->hints[--dead->hint_count]);
+    }
     if (now_us >= dead->look_us) {
-        dead->look_us = now_us + LOOK_EVERY_US;
-        look(dead);
+        look(dead, now_us);
     }
 }
 

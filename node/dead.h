@@ -18,8 +18,8 @@ lightq_status lq_dead_new(struct lq_service *service, struct lq_dead **dead) LQ_
 void lq_dead_free(struct lq_dead *dead);
 /* Looks for letters, and goes on with them. To be called a few times a second. */
 void lq_dead_tick(struct lq_dead *dead);
-/* There may be some: they are looked for in the next tick. */
-void lq_dead_hint(struct lq_dead *dead);
+/* There may be some in the partition @group: they are looked for in the next tick. */
+void lq_dead_hint(struct lq_dead *dead, uint64_t group);
 /* Why the group's letters are not moved, in a sentence; "" when they are, or there are none. */
 const char *lq_dead_reason(const struct lq_dead *dead, uint64_t group, uint64_t number);
 

@@ -76,7 +76,7 @@ static void on_partition(struct lq_partition_watcher *watcher, unsigned events)
     const struct lq_service *service = feed->pipeline->service;
     const char *text = "";
     if ((events & LQ_PARTITION_DEAD_LETTERS) != 0) {
-        lq_dead_hint(service->dead);
+        lq_dead_hint(service->dead, feed->key.group);
     }
     if ((events & LQ_PARTITION_CLOSED) != 0) {
         bool deleted = lq_catalog_partition(lq_meta_catalog(service->meta), feed->key.group) == NULL;
@@ -141,6 +141,9 @@ static lightq_status get_feed(struct lq_pipeline *pipeline, uint64_t group, stru
         return LIGHTQ_ENOMEM;
     }
     feed->leases = leases;
+    if (cgroup->dead.next > cgroup->dead.done) {
+        lq_dead_hint(pipeline->service->dead, group); /* left by another leader */
+    }
     fill_feed(feed, pipeline, partition, cgroup);
     *out = feed;
     return LIGHTQ_OK;
