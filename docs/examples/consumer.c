@@ -31,7 +31,8 @@ static int print_messages(struct lightq_consumer *consumer, unsigned long count)
                 return 1;
             }
             break;
-        case LIGHTQ_EVENT_END: /* nothing more at the moment */
+        case LIGHTQ_EVENT_UNSETTLED: /* of consumer groups only */
+        case LIGHTQ_EVENT_END:       /* nothing more at the moment */
         case LIGHTQ_EVENT_NONE:
             break;
         }

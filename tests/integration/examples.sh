@@ -34,7 +34,7 @@ cmake --build "$work/build" >"$work/make.log" 2>&1 || die "the examples do not b
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name lightq.pc)")
 export PKG_CONFIG_PATH
 # With the installed place in front: lightq.pc names the prefix of the build.
-for example in producer consumer; do
+for example in producer consumer group_consumer; do
     # shellcheck disable=SC2046
     cc -Wall -Wextra -Werror "$source/docs/examples/$example.c" -o "$work/$example" \
         $(pkg-config --define-variable=prefix="$prefix" --cflags --libs lightq) ||
@@ -65,5 +65,8 @@ done
 "$work/build/consumer_static" "$servers" "$topic" 3000 >"$work/read_static"
 [ "$(sort "$work/read" | uniq | wc -l)" -eq 3000 ] || die "some message came twice or not at all"
 cmp -s <(sort "$work/read") <(sort "$work/read_static") || die "two readers read different messages"
+"$work/build/group_consumer" "$servers" "$topic" workers 1000 >"$work/read_group"
+"$work/build/group_consumer_static" "$servers" "$topic" workers 2000 >>"$work/read_group"
+cmp -s <(sort "$work/read") <(sort "$work/read_group") || die "two workers of a group did not handle each message once"
 "$prefix/bin/lightq" --servers "$servers" topic delete "$topic"
 echo "examples.sh: done"
