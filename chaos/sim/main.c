@@ -2,8 +2,8 @@
  *
  *     lightq-sim --seeds A..B [--time S] [--mode safety|liveness|both]    a range; S seconds at most
  *     lightq-sim --seed N [--trace] [--plan] [--shrink]                   one, told in detail, or with fewer faults
- *     lightq-sim --file PATH                                              the seeds of a file: a number and a mode a
- * line lightq-sim --twice ...                                              each one twice: both must be the same
+ *     lightq-sim --file PATH                                              the seeds of a file, a line each
+ *     lightq-sim --twice ...                                              each one twice: both must be the same
  *
  * Exit status 0: all passed; 1: some failed; 2: it was called wrongly. docs/reliability-sim.md tells more. */
 #include <inttypes.h>
