@@ -8,11 +8,12 @@
  *     producer.c  the client library's producer, as a model of client/lib/sender*.c
  *     reader.c    its consumer
  *     grouper.c   who uses consumer groups, on the replica that leads
- *     truth.c     what must agree: entries by index and term, state by index, messages by offset, what a replica
- * promised watch.c     looks on at every step of every node, and asks truth.c wraps.c     how it looks on: functions
- * between the parts that the linker replaces plan.c      which faults happen when: a list made from the seed, so that a
- * list can be made shorter faults.c    carries them out keeper.c    the operator: starts what ended, replaces what is
- * beyond repair
+ *     truth.c     what must agree: entries by index and term, states, messages by offset, promises of replicas
+ *     watch.c     looks on at every step of every node, and asks truth.c
+ *     wraps.c     how it looks on: functions between the parts that the linker replaces
+ *     plan.c      which faults happen when: a list made from the seed, so that it can be made shorter
+ *     faults.c    carries them out
+ *     keeper.c    the operator: starts what ended, replaces what is beyond repair
  *
  * The engine below (events, disks, network between nodes) is tests/lib/raft_sim.h. docs/reliability-sim.md tells what
  * is simulated and what is not. */
