@@ -41,13 +41,33 @@ static enum cli_exit split(const char *pair, char *memory, size_t size, struct l
     return CLI_DONE;
 }
 
+/* What --partitions, --replicas and --config say. */
+struct settings {
+    struct lightq_pair config[CLI_LIST_MAX];
+    char memory[CLI_LIST_MAX][LQ_CONF_TEXT_BYTES_MAX];
+    struct lightq_topic_options options;
+};
+
+static enum cli_exit take_settings(const struct cli *cli, struct settings *settings)
+{
+    enum cli_exit result = CLI_DONE;
+    settings->options = (struct lightq_topic_options){.partitions = (uint32_t)cli_or(cli->args.partitions, 0),
+                                                      .replicas = (uint32_t)cli_or(cli->args.replicas, 0),
+                                                      .config = settings->config,
+                                                      .config_count = cli->args.config.count};
+    for (size_t i = 0; result == CLI_DONE && i < settings->options.config_count; i++) {
+        result =
+            split(cli->args.config.items[i], settings->memory[i], sizeof settings->memory[i], &settings->config[i]);
+    }
+    if (result == CLI_DONE && (cli->args.partitions == 0 || cli->args.replicas == 0)) {
+        result = cli_usage("--partitions and --replicas are at least 1");
+    }
+    return result;
+}
+
 static enum cli_exit create(struct cli *cli, const struct lightq_topic_options *options)
 {
     struct lightq_error error;
-    enum cli_exit result = cli_connect(cli, NULL);
-    if (result != CLI_DONE) {
-        return result;
-    }
     const char *name = cli->args.words[0];
     if (lightq_topic_create(cli->client, name, options, cli_timeout_ms(cli, CHANGE_MS_DEFAULT), &error) != LIGHTQ_OK) {
         return cli_fail(&error);
@@ -56,27 +76,85 @@ static enum cli_exit create(struct cli *cli, const struct lightq_topic_options *
     return CLI_DONE;
 }
 
-enum cli_exit cli_topic_create(struct cli *cli)
+static enum cli_exit alter(struct cli *cli, const struct lightq_topic_options *options)
 {
-    struct lightq_pair config[CLI_LIST_MAX];
-    char(*memory)[LQ_CONF_TEXT_BYTES_MAX] = malloc(CLI_LIST_MAX * sizeof *memory);
-    struct lightq_topic_options options = {
-        .partitions = (uint32_t)cli_or(cli->args.partitions, 0),
-        .replicas = (uint32_t)cli_or(cli->args.replicas, 0),
-        .config = config,
-        .config_count = cli->args.config.count,
-    };
-    enum cli_exit result = memory != NULL ? CLI_DONE : cli_fail_with(LIGHTQ_ENOMEM, "out of memory");
-    for (size_t i = 0; result == CLI_DONE && i < options.config_count; i++) {
-        result = split(cli->args.config.items[i], memory[i], sizeof memory[i], &config[i]);
+    struct lightq_error error;
+    const char *name = cli->args.words[0];
+    uint32_t partitions;
+    if (lightq_topic_alter(cli->client, name, options, cli_timeout_ms(cli, CHANGE_MS_DEFAULT), &partitions, &error) !=
+        LIGHTQ_OK) {
+        return cli_fail(&error);
     }
-    if (result == CLI_DONE && (cli->args.partitions == 0 || cli->args.replicas == 0)) {
-        result = cli_usage("--partitions and --replicas are at least 1");
+    print_altered(cli->json, name, partitions);
+    return CLI_DONE;
+}
+
+/* Connects and does @change with what the command line says. */
+static enum cli_exit with_settings(struct cli *cli,
+                                   enum cli_exit (*change)(struct cli *cli, const struct lightq_topic_options *options))
+{
+    struct settings *settings = malloc(sizeof *settings);
+    enum cli_exit result =
+        settings != NULL ? take_settings(cli, settings) : cli_fail_with(LIGHTQ_ENOMEM, "out of memory");
+    if (result == CLI_DONE) {
+        result = cli_connect(cli, NULL);
     }
     if (result == CLI_DONE) {
-        result = create(cli, &options);
+        result = change(cli, &settings->options);
     }
-    free(memory);
+    free(settings);
+    return result;
+}
+
+enum cli_exit cli_topic_create(struct cli *cli)
+{
+    return with_settings(cli, create);
+}
+
+enum cli_exit cli_topic_alter(struct cli *cli)
+{
+    if (cli->args.config.count == 0 && !cli_given(cli->args.partitions)) {
+        return cli_usage("lightq topic alter needs --config NAME=VALUE or --partitions P");
+    }
+    return with_settings(cli, alter);
+}
+
+/* Drops the messages of one partition. */
+static enum cli_exit purge(struct cli *cli, int32_t partition, const struct lightq_start *to)
+{
+    const char *name = cli->args.words[0];
+    struct lightq_error error;
+    struct lightq_purged purged;
+    if (lightq_partition_purge(cli->client, name, partition, to, cli_timeout_ms(cli, CHANGE_MS_DEFAULT), &purged,
+                               &error) != LIGHTQ_OK) {
+        return cli_fail_with(error.status, "partition %s/%d: %s", name, partition, error.text);
+    }
+    print_purged(cli->json, name, partition, &purged);
+    return CLI_DONE;
+}
+
+enum cli_exit cli_topic_purge(struct cli *cli)
+{
+    struct lightq_start to;
+    struct lightq_error error;
+    int32_t count = 0;
+    bool one = cli_given(cli->args.partition);
+    enum cli_exit result = cli_parse_place("to", cli->args.to != NULL ? cli->args.to : "end", &to);
+    if (result == CLI_DONE && to.kind == LIGHTQ_START_OFFSET && !one) {
+        result = cli_usage("an offset is one of a partition: --to OFFSET goes with --partition P");
+    }
+    result = result == CLI_DONE ? cli_connect(cli, NULL) : result;
+    if (result != CLI_DONE || one) {
+        return result != CLI_DONE ? result : purge(cli, (int32_t)cli->args.partition, &to);
+    }
+    if (lightq_partition_count(cli->client, cli->args.words[0], cli_timeout_ms(cli, LOOK_MS_DEFAULT), &count, &error) !=
+        LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    for (int32_t i = 0; i < count; i++) { /* those that can be, also when one cannot */
+        enum cli_exit purged = purge(cli, i, &to);
+        result = purged != CLI_DONE ? purged : result;
+    }
     return result;
 }
 

@@ -25,6 +25,33 @@ void print_done(bool json, const char *what, const char *kind, const char *name)
     }
 }
 
+void print_altered(bool json, const char *topic, uint32_t partitions)
+{
+    if (json) {
+        print_object(json_pack("{s:s, s:b, s:I}", "topic", topic, "altered", 1, "partitions", (json_int_t)partitions));
+    } else {
+        printf("topic %s altered: %u partitions\n", topic, partitions);
+    }
+}
+
+void print_purged(bool json, const char *topic, int32_t partition, const struct lightq_purged *purged)
+{
+    bool held = purged->start < purged->offset;
+    if (json) {
+        print_object(json_pack("{s:s, s:I, s:I, s:I, s:b}", "topic", topic, "partition", (json_int_t)partition,
+                               "log_start", (json_int_t)purged->start, "log_end", (json_int_t)purged->end, "held",
+                               (int)held));
+        return;
+    }
+    printf("%s/%d begins at offset %" PRId64 " now and ends at %" PRId64 "\n", topic, partition, purged->start,
+           purged->end);
+    if (held) {
+        printf("  messages from there to %" PRId64
+               " are held by dead letters that are not stored yet; `lightq group list %s`, and try again\n",
+               purged->offset, topic);
+    }
+}
+
 void print_replaced(bool json, uint32_t old_node, uint32_t new_node, uint32_t replicas)
 {
     if (json) {

@@ -11,6 +11,8 @@
 #include <lightq/admin.h>
 
 void print_done(bool json, const char *what, const char *kind, const char *name);
+void print_altered(bool json, const char *topic, uint32_t partitions);
+void print_purged(bool json, const char *topic, int32_t partition, const struct lightq_purged *purged);
 void print_replaced(bool json, uint32_t old_node, uint32_t new_node, uint32_t replicas);
 void print_transferred(bool json, const char *topic, uint32_t partition, uint32_t node);
 void print_topic_list(bool json, const struct lightq_topic_list *list);

@@ -228,31 +228,28 @@ static lightq_status check_options(const struct lightq_topic_options *options, s
     return LIGHTQ_OK;
 }
 
-static lightq_status send_create(struct lq_call *call, Lightq__Wire__TopicCreate *body,
-                                 const struct lightq_topic_options *options, int timeout_ms, struct lightq_error *error)
+/* The settings of @options as the wire has them; *memory holds them. */
+static lightq_status make_pairs(const struct lightq_topic_options *options, void **memory,
+                                Lightq__Wire__NameValue ***pointers, struct lightq_error *error)
 {
-    void *memory = lq_result_new(1);
     Lightq__Wire__NameValue *pairs = NULL;
-    Lightq__Wire__NameValue **pointers = NULL;
-    if (memory != NULL) {
-        pairs = lq_result_alloc(memory, options->config_count, sizeof *pairs);
-        pointers = lq_result_alloc(memory, options->config_count, sizeof *pointers);
+    *memory = lq_result_new(1);
+    *pointers = NULL;
+    if (*memory != NULL) {
+        pairs = lq_result_alloc(*memory, options->config_count, sizeof *pairs);
+        *pointers = lq_result_alloc(*memory, options->config_count, sizeof **pointers);
     }
-    if (pairs == NULL || pointers == NULL) {
-        lightq_result_free(memory);
+    if (pairs == NULL || *pointers == NULL) {
+        lightq_result_free(*memory);
         return lq_error_plain(error, LIGHTQ_ENOMEM);
     }
     for (size_t i = 0; i < options->config_count; i++) {
         lightq__wire__name_value__init(&pairs[i]);
         pairs[i].name = lq_codec_string(options->config[i].key);
         pairs[i].value = lq_codec_string(options->config[i].value);
-        pointers[i] = &pairs[i];
+        (*pointers)[i] = &pairs[i];
     }
-    body->config = pointers;
-    body->n_config = options->config_count;
-    lightq_status status = order(call, timeout_ms, error);
-    lightq_result_free(memory);
-    return status;
+    return LIGHTQ_OK;
 }
 
 lightq_status lightq_topic_create(struct lightq *client, const char *topic, const struct lightq_topic_options *options,
@@ -268,13 +265,54 @@ lightq_status lightq_topic_create(struct lightq *client, const char *topic, cons
         return status;
     }
     Lightq__Wire__TopicCreate body = LIGHTQ__WIRE__TOPIC_CREATE__INIT;
+    void *memory;
+    status = make_pairs(options, &memory, &body.config, error);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
     body.name = lq_codec_string(topic);
+    body.n_config = options->config_count;
     body.partitions = options->partitions;
     body.replicas = options->replicas;
     body.timeout_ms = wire_timeout(client, timeout_ms);
     struct lq_call call = call_of(client, LQ_MESSAGE_TOPIC_CREATE, &body.base);
     call.repeated = LIGHTQ_EEXISTS;
-    return send_create(&call, &body, options, timeout_ms, error);
+    status = order(&call, timeout_ms, error);
+    lightq_result_free(memory);
+    return status;
+}
+
+lightq_status lightq_topic_alter(struct lightq *client, const char *topic, const struct lightq_topic_options *options,
+                                 int timeout_ms, uint32_t *partitions, struct lightq_error *error)
+{
+    lightq_status status = check(client, topic, error);
+    if (status == LIGHTQ_OK) {
+        status = check_options(options, error);
+    }
+    if (status == LIGHTQ_OK && options->replicas != 0) {
+        status = lq_error_set(error, LIGHTQ_EINVAL, "the number of replicas of a topic cannot be altered");
+    }
+    Lightq__Wire__TopicAlter body = LIGHTQ__WIRE__TOPIC_ALTER__INIT;
+    void *memory = NULL;
+    if (status == LIGHTQ_OK) {
+        status = make_pairs(options, &memory, &body.config, error);
+    }
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    void *answer = NULL;
+    body.name = lq_codec_string(topic);
+    body.n_config = options->config_count;
+    body.partitions = options->partitions;
+    body.timeout_ms = wire_timeout(client, timeout_ms);
+    struct lq_call call = call_of(client, LQ_MESSAGE_TOPIC_ALTER, &body.base);
+    status = ask(&call, timeout_ms, &answer, error);
+    if (status == LIGHTQ_OK && partitions != NULL) {
+        *partitions = ((const Lightq__Wire__TopicAlterAnswer *)answer)->partitions;
+    }
+    lq_codec_free(answer);
+    lightq_result_free(memory);
+    return status;
 }
 
 lightq_status lightq_topic_delete(struct lightq *client, const char *topic, int timeout_ms, struct lightq_error *error)
@@ -549,4 +587,56 @@ lightq_status lightq_offset(struct lightq *client, const char *topic, int32_t pa
     }
     lq_codec_free(answer);
     return status;
+}
+
+static void put_purged_topic(struct lq_call *call, const struct lq_topic *topic)
+{
+    Lightq__Wire__PartitionPurge *body = (Lightq__Wire__PartitionPurge *)(void *)call->body;
+    body->topic = lq_codec_bytes_of(&topic->id);
+}
+
+/* Everything below @offset. */
+static lightq_status purge(struct lightq *client, const char *topic, int32_t partition, int64_t offset, int timeout_ms,
+                           struct lightq_purged *purged, struct lightq_error *error)
+{
+    Lightq__Wire__PartitionPurge body = LIGHTQ__WIRE__PARTITION_PURGE__INIT;
+    void *answer = NULL;
+    body.partition = (uint32_t)partition;
+    body.offset = (uint64_t)offset;
+    body.timeout_ms = wire_timeout(client, timeout_ms);
+    struct lq_call call = call_of(client, LQ_MESSAGE_PARTITION_PURGE, &body.base);
+    call.topic = topic;
+    call.partition = partition;
+    call.prepare = put_purged_topic;
+    lightq_status status = ask(&call, timeout_ms, &answer, error);
+    if (status == LIGHTQ_OK) {
+        const Lightq__Wire__PartitionPurgeAnswer *said = answer;
+        if (said->log_start > said->log_end || said->log_end > INT64_MAX) {
+            status = lq_error_set(error, LIGHTQ_EPROTO, "the leader answered offsets that cannot be");
+        } else if (purged != NULL) {
+            *purged = (struct lightq_purged){
+                .offset = offset, .start = (int64_t)said->log_start, .end = (int64_t)said->log_end};
+        }
+    }
+    lq_codec_free(answer);
+    return status;
+}
+
+/* The offset is known before anything is dropped, so that an attempt whose answer is lost can be repeated: it never
+ * drops what came after it. */
+lightq_status lightq_partition_purge(struct lightq *client, const char *topic, int32_t partition,
+                                     const struct lightq_start *to, int timeout_ms, struct lightq_purged *purged,
+                                     struct lightq_error *error)
+{
+    const struct lightq_start end = {.kind = LIGHTQ_START_END};
+    to = to != NULL ? to : &end;
+    int64_t offset = to->kind == LIGHTQ_START_OFFSET ? to->offset : 0;
+    lightq_status status = check(client, topic, error);
+    if (status == LIGHTQ_OK && (partition < 0 || !lq_start_is_good(to))) {
+        status = lq_error_set(error, LIGHTQ_EINVAL, "not a partition, or not a place in a log");
+    }
+    if (status == LIGHTQ_OK && to->kind != LIGHTQ_START_OFFSET) {
+        status = lightq_offset(client, topic, partition, to, timeout_ms, &offset, error);
+    }
+    return status == LIGHTQ_OK ? purge(client, topic, partition, offset, timeout_ms, purged, error) : status;
 }

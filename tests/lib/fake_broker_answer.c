@@ -472,6 +472,55 @@ static void on_create(struct fake_node *node, size_t session, struct lq_envelope
     fake_send(node, session, answer, &out.base, NULL);
 }
 
+static void on_alter(struct fake_node *node, size_t session, struct lq_envelope *answer,
+                     const Lightq__Wire__TopicAlter *in)
+{
+    Lightq__Wire__TopicAlterAnswer out = LIGHTQ__WIRE__TOPIC_ALTER_ANSWER__INIT;
+    struct fake_topic *topic = fake_find_topic(node->cluster, in->name);
+    if (topic == NULL) {
+        out.status = LIGHTQ_ENOTFOUND;
+        out.text = lq_codec_string("there is no such topic");
+    } else if (in->partitions != 0 && in->partitions < topic->partition_count) {
+        out.status = LIGHTQ_EINVAL;
+        out.text = lq_codec_string("their number only grows");
+    } else {
+        for (size_t i = 0; i < in->n_config; i++) {
+            snprintf(topic->set_name, sizeof topic->set_name, "%s", in->config[i]->name);
+            snprintf(topic->set_value, sizeof topic->set_value, "%s", in->config[i]->value);
+        }
+        pthread_mutex_unlock(&node->cluster->lock); /* it takes the lock itself */
+        fake_cluster_grow(node->cluster, in->name, in->partitions);
+        pthread_mutex_lock(&node->cluster->lock);
+        out.partitions = topic->partition_count;
+        out.version = node->cluster->version;
+    }
+    fake_send(node, session, answer, &out.base, NULL);
+}
+
+static void on_purge(struct fake_node *node, size_t session, struct lq_envelope *answer,
+                     const Lightq__Wire__PartitionPurge *in)
+{
+    Lightq__Wire__PartitionPurgeAnswer out = LIGHTQ__WIRE__PARTITION_PURGE_ANSWER__INIT;
+    Lightq__Wire__Leader leader;
+    struct fake_partition *partition = fake_find_partition(node->cluster, &in->topic, in->partition);
+    if (partition == NULL) {
+        out.status = LIGHTQ_ENOTFOUND;
+    } else if (partition->leader != node->id) {
+        out.status = LIGHTQ_ENOTLEADER;
+        fake_put_leader(node->cluster, partition, &leader);
+        out.leader = &leader;
+    } else if (in->offset > partition->end) {
+        out.status = LIGHTQ_EOUTOFRANGE;
+        out.text = lq_codec_string("the partition ends below that");
+    } else {
+        partition->start = in->offset > partition->start ? in->offset : partition->start;
+        out.log_start = partition->start;
+        out.log_end = partition->end;
+        out.term = partition->term;
+    }
+    fake_send(node, session, answer, &out.base, NULL);
+}
+
 static void on_list(struct fake_node *node, size_t session, struct lq_envelope *answer,
                     const Lightq__Wire__TopicList *in)
 {
@@ -533,8 +582,8 @@ static void on_describe(struct fake_node *node, size_t session, struct lq_envelo
     detail.state = LIGHTQ__WIRE__PARTITION_STATE__PARTITION_OK;
     detail.replicas = replicas;
     detail.n_replicas = node->cluster->node_count;
-    setting.name = lq_codec_string("retention.ms");
-    setting.value = lq_codec_string("1000");
+    setting.name = lq_codec_string(topic->set_name[0] != '\0' ? topic->set_name : "retention.ms");
+    setting.value = lq_codec_string(topic->set_name[0] != '\0' ? topic->set_value : "1000");
     out.name = lq_codec_string(topic->name);
     out.topic = lq_codec_bytes_of(&topic->id);
     out.replicas = node->cluster->node_count;
@@ -617,6 +666,12 @@ static void answer_it(struct fake_node *node, size_t session, const struct lq_en
         break;
     case LQ_MESSAGE_TOPIC_CREATE:
         on_create(node, session, &answer, body);
+        break;
+    case LQ_MESSAGE_TOPIC_ALTER:
+        on_alter(node, session, &answer, body);
+        break;
+    case LQ_MESSAGE_PARTITION_PURGE:
+        on_purge(node, session, &answer, body);
         break;
     case LQ_MESSAGE_TOPIC_LIST:
         on_list(node, session, &answer, body);

@@ -47,6 +47,7 @@ struct fake_topic {
     char name[64];
     struct lq_id id;
     unsigned partition_count;
+    char set_name[64], set_value[64]; /* the setting that was altered last; empty: none */
     struct fake_partition partitions[FAKE_PARTITIONS_MAX];
 };
 

@@ -112,6 +112,29 @@ struct lightq_cluster_info {
 lightq_status lightq_topic_create(struct lightq *client, const char *topic, const struct lightq_topic_options *options,
                                   int timeout_ms, struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
+/* Changes what @options has: the settings in its config, others stay; and partitions, how many there are to be (0: as
+ * many as now), which only grows and changes which partition a key goes to. replicas must be 0. All of it is done, or
+ * nothing; waits until every node shows it and new partitions have leaders. *partitions (may be NULL): how many there
+ * are then. OK | ENAME | ENOTFOUND | EINVAL (an option: @error says which) | ELIMIT. */
+lightq_status lightq_topic_alter(struct lightq *client, const char *topic, const struct lightq_topic_options *options,
+                                 int timeout_ms, uint32_t *partitions, struct lightq_error *error) LIGHTQ_MUST_CHECK;
+
+/* What is left after a purge. */
+struct lightq_purged {
+    int64_t offset; /* of the first message that was to stay */
+    int64_t start;  /* and that did. Below @offset: dead letters of a consumer group, that are not stored yet, hold what
+                       is between; try again later */
+    int64_t end;    /* of the partition */
+};
+
+/* Drops all messages of @partition below @to (NULL: all there are when this begins) for good: they are gone for every
+ * consumer at once, and their files as soon as all in them is. Who reads there is told EOUTOFRANGE. Once more does no
+ * harm. OK, on a majority: *purged (may be NULL) is filled. ENAME | ENOTFOUND | EINVAL | EOUTOFRANGE (@to is above the
+ * end). */
+lightq_status lightq_partition_purge(struct lightq *client, const char *topic, int32_t partition,
+                                     const struct lightq_start *to, int timeout_ms, struct lightq_purged *purged,
+                                     struct lightq_error *error) LIGHTQ_MUST_CHECK;
+
 /* Deletes a topic and its messages for good. OK | ENAME | ENOTFOUND. */
 lightq_status lightq_topic_delete(struct lightq *client, const char *topic, int timeout_ms,
                                   struct lightq_error *error) LIGHTQ_MUST_CHECK;

@@ -449,6 +449,71 @@ static void test_admin_cluster_status_names_nodes(void **state)
     lightq_result_free(NULL);
 }
 
+static void test_admin_alter_changes_settings_and_partitions(void **state)
+{
+    struct fixture *f = *state;
+    struct lightq_error error;
+    struct lightq_topic_info *info;
+    struct lightq_pair config[] = {{"retention.messages", "7"}};
+    struct lightq_topic_options options = {.partitions = 3, .config = config, .config_count = 1};
+    uint32_t partitions = 0;
+    int32_t count = 0;
+    fixture_open(f, false);
+    assert_int_equal(lightq_partition_count(f->client, "t", WAIT_MS, &count, &error), LIGHTQ_OK);
+    assert_int_equal(count, 1);
+    fake_cluster_rule(f->cluster, /* done, and the answer is lost: once more does no harm */
+                      (struct fake_rule){.type = LQ_MESSAGE_TOPIC_ALTER, .times = 1, .action = FAKE_STORE_CLOSE});
+
+    assert_int_equal(lightq_topic_alter(f->client, "t", &options, WAIT_MS, &partitions, &error), LIGHTQ_OK);
+
+    assert_int_equal(partitions, 3);
+    assert_int_equal(fake_cluster_seen(f->cluster, LQ_MESSAGE_TOPIC_ALTER), 2);
+    assert_int_equal(lightq_topic_describe(f->client, "t", WAIT_MS, &info, &error), LIGHTQ_OK);
+    assert_string_equal(info->config[0].key, "retention.messages");
+    assert_string_equal(info->config[0].value, "7");
+    lightq_result_free(info);
+    options.partitions = 2;
+    assert_int_equal(lightq_topic_alter(f->client, "t", &options, WAIT_MS, NULL, &error), LIGHTQ_EINVAL);
+    assert_string_equal(error.text, "their number only grows");
+    assert_int_equal(lightq_topic_alter(f->client, "nope", &options, WAIT_MS, NULL, &error), LIGHTQ_ENOTFOUND);
+    assert_int_equal(lightq_topic_alter(f->client, "a b", &options, WAIT_MS, NULL, &error), LIGHTQ_ENAME);
+    options.replicas = 3;
+    assert_int_equal(lightq_topic_alter(f->client, "t", &options, WAIT_MS, NULL, &error), LIGHTQ_EINVAL);
+    options.replicas = 0;
+    config[0].value = NULL;
+    assert_int_equal(lightq_topic_alter(f->client, "t", &options, WAIT_MS, NULL, &error), LIGHTQ_EINVAL);
+}
+
+static void test_admin_purge_drops_what_was_there_when_it_began(void **state)
+{
+    struct fixture *f = *state;
+    struct lightq_error error;
+    struct lightq_purged purged;
+    struct lightq_start to = {.kind = LIGHTQ_START_OFFSET, .offset = 4};
+    fixture_open(f, false);
+    fake_cluster_append(f->cluster, "t", 0, 9, "m", 10);
+
+    assert_int_equal(lightq_partition_purge(f->client, "t", 0, &to, WAIT_MS, &purged, &error), LIGHTQ_OK);
+
+    assert_int_equal(purged.offset, 4);
+    assert_int_equal(purged.start, 4);
+    assert_int_equal(purged.end, 10);
+    to.offset = 11;
+    assert_int_equal(lightq_partition_purge(f->client, "t", 0, &to, WAIT_MS, NULL, &error), LIGHTQ_EOUTOFRANGE);
+    to.offset = -1;
+    assert_int_equal(lightq_partition_purge(f->client, "t", 0, &to, WAIT_MS, NULL, &error), LIGHTQ_EINVAL);
+    assert_int_equal(lightq_partition_purge(f->client, "t", -1, NULL, WAIT_MS, NULL, &error), LIGHTQ_EINVAL);
+    assert_int_equal(lightq_partition_purge(f->client, "t", 4, NULL, WAIT_MS, NULL, &error), LIGHTQ_ENOTFOUND);
+    assert_int_equal(lightq_partition_purge(f->client, "nope", 0, NULL, WAIT_MS, NULL, &error), LIGHTQ_ENOTFOUND);
+    fake_cluster_lead(f->cluster, "t", 0, 2); /* it is followed */
+    fake_cluster_rule(f->cluster,
+                      (struct fake_rule){.type = LQ_MESSAGE_PARTITION_PURGE, .times = 1, .action = FAKE_STORE_CLOSE});
+    assert_int_equal(lightq_partition_purge(f->client, "t", 0, NULL, WAIT_MS, &purged, &error), LIGHTQ_OK);
+    assert_int_equal(purged.offset, 10);
+    assert_int_equal(purged.start, 10);
+    assert_int_equal(fake_cluster_seen(f->cluster, LQ_MESSAGE_OFFSETS), 1); /* not again: what came since stays */
+}
+
 /* The answer to the first attempt is lost: the second one finds what the first one made. */
 static void test_admin_repeated_change_is_done_not_an_error(void **state)
 {
@@ -564,6 +629,8 @@ int main(void)
         WITH_FIXTURE(test_admin_topics_are_made_listed_and_described),
         WITH_FIXTURE(test_admin_describe_does_not_believe_one_server_that_misses_a_topic),
         WITH_FIXTURE(test_admin_cluster_status_names_nodes),
+        WITH_FIXTURE(test_admin_alter_changes_settings_and_partitions),
+        WITH_FIXTURE(test_admin_purge_drops_what_was_there_when_it_began),
         WITH_FIXTURE(test_admin_repeated_change_is_done_not_an_error),
         WITH_FIXTURE(test_admin_goes_to_the_controller_that_is_named),
         WITH_FIXTURE(test_admin_passing_refusal_is_retried_and_then_told),
