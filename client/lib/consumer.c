@@ -51,7 +51,7 @@ void lq_parcel_free(struct lq_parcel *parcel)
 
 /* True when a seek, or the loss of what it was granted under, has made @parcel worthless. Of its generation only the
  * application's thread raises the newest. What a group's results came to is told whatever happened since. */
-static bool is_stale(const struct lq_parcel *parcel)
+bool lq_parcel_is_stale(const struct lq_parcel *parcel)
 {
     const struct lq_feed *feed = parcel->feed;
     return parcel->kind != LQ_PARCEL_UNSETTLED &&
@@ -67,7 +67,7 @@ static struct lq_parcel *take_ready(struct lightq_consumer *consumer, struct lq_
         if (consumer->ready_first == NULL) {
             consumer->ready_last = NULL;
         }
-        if (parcel->feed == NULL || !is_stale(parcel)) {
+        if (parcel->feed == NULL || !lq_parcel_is_stale(parcel)) {
             return parcel;
         }
         parcel->next = *stale;
@@ -109,11 +109,15 @@ static void drop_current(struct lightq_consumer *consumer)
     if (parcel == NULL) {
         return;
     }
-    consumer->current = NULL;
-    if (parcel->kind == LQ_PARCEL_BATCH) {
+    if (parcel->kind != LQ_PARCEL_BATCH) {
+        pthread_mutex_lock(&consumer->lock);
+        consumer->current = NULL;
+        pthread_mutex_unlock(&consumer->lock);
+    } else {
         lq_batch_close(&consumer->batch);
         pthread_mutex_lock(&consumer->lock);
-        if (!is_stale(parcel)) {
+        consumer->current = NULL;
+        if (!lq_parcel_is_stale(parcel)) {
             parcel->feed->returned_messages += parcel->count;
             parcel->feed->returned_bytes += parcel->payload->size;
         }
@@ -201,7 +205,7 @@ static bool is_granted(struct lightq_consumer *consumer, uint32_t index, uint32_
 /* The next wanted message of the current batch. OK | ENOTFOUND (no more) | EPROTO (not sound). */
 static lightq_status next_message(struct lightq_consumer *consumer, struct lightq_record *out)
 {
-    const struct lq_parcel *parcel = consumer->current;
+    struct lq_parcel *parcel = consumer->current;
     struct lq_feed *feed = parcel->feed;
     struct lq_record record;
     int64_t offset;
@@ -238,6 +242,7 @@ static lightq_status next_message(struct lightq_consumer *consumer, struct light
         .grant = parcel->grant_count > 0 ? parcel->group_generation : 0,
     };
     feed->position = offset + 1;
+    atomic_store_explicit(&parcel->given, record.index + 1, memory_order_relaxed);
     lq_settle_given(consumer, out);
     return LIGHTQ_OK;
 }
@@ -267,7 +272,7 @@ static void fill_event(struct lightq_consumer *consumer, struct lightq_event *ev
 static bool is_current_stale(const struct lightq_consumer *consumer)
 {
     const struct lq_parcel *parcel = consumer->current;
-    return parcel != NULL && parcel->feed != NULL && is_stale(parcel);
+    return parcel != NULL && parcel->feed != NULL && lq_parcel_is_stale(parcel);
 }
 
 /* Gives the next message, end or error there is. False: nothing is there. */

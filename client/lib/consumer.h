@@ -33,6 +33,7 @@ struct lq_settle_item {
     uint32_t count, delivery;
     int64_t delay_ms; /* of a NACK; or LIGHTQ_DELAY_DEFAULT */
     uint8_t kind;     /* LIGHTQ__WIRE__SETTLE_KIND__... */
+    bool own;         /* the library says it by itself: nobody is told when it has no effect */
     uint32_t alone;   /* not 0: somebody waits for its outcome by this number: in a request of its own */
 };
 
@@ -153,6 +154,9 @@ struct lq_parcel {
     unsigned epoch;
     uint64_t group_generation; /* BATCH, MOVED */
     size_t grant_count;        /* BATCH of a pipeline group; else 0 */
+    uint64_t extend_us;        /* under the lock: when its leases are to be extended */
+    uint32_t ack_wait_ms;
+    atomic_uint given; /* messages of the batch below this place were given, or are not ours */
     struct lq_grant grants[];
 };
 
@@ -170,6 +174,8 @@ struct lightq_consumer {
     pthread_cond_t changed;
     struct lq_intake *intakes;
     struct lq_parcel *ready_first, *ready_last;
+    struct lq_parcel *current; /* taken apart by the application's thread, the only one that sets it */
+    uint64_t polled_us;        /* when the application polled last */
     bool signaled;
     bool closed;
     lightq_status refusal;
@@ -177,7 +183,6 @@ struct lightq_consumer {
     lightq_status alone_status;
 
     /* the application's thread */
-    struct lq_parcel *current;   /* taken apart now */
     struct lq_batch batch;       /* open while current is a BATCH */
     struct lightq_error error;   /* of the event given last */
     struct lightq_event stashed; /* found by poll_many, for poll to give */
@@ -192,6 +197,7 @@ struct lightq_consumer {
     /* the I/O thread */
     struct lq_command command, close_command;
     struct lq_observer observer;
+    uint64_t extend_us; /* when some parcel's leases are to be extended; UINT64_MAX: none */
     size_t feed_count;
     struct lq_parcel *turned_first, *turned_last; /* parcels of this turn */
 };
@@ -209,6 +215,10 @@ struct lq_intake *lq_consumer_find(struct lightq_consumer *consumer, const char 
                                    bool exactly);
 struct lq_feed *lq_intake_feed(const struct lq_intake *intake, uint32_t partition);
 
+/* settle.c, with the lock: adds @item, or makes the last range longer. OK | EBUSY | ENOMEM. */
+lightq_status lq_settle_append(struct lq_settle_items *list, const struct lq_settle_item *item) LQ_MUST_CHECK;
+/* consumer.c: a seek, or the loss of what it was granted under, has made @parcel (of a feed) worthless. */
+bool lq_parcel_is_stale(const struct lq_parcel *parcel);
 /* settle.c, the application's thread: a poll begins, so what the last one gave is done with. */
 void lq_settle_polled(struct lightq_consumer *consumer);
 /* settle.c: @record was given, from the current parcel. */

@@ -143,8 +143,11 @@ void lq_consumer_drop(struct lightq_consumer *consumer, const struct lq_intake *
         if (consumer->current->kind == LQ_PARCEL_BATCH) {
             lq_batch_close(&consumer->batch);
         }
-        lq_parcel_free(consumer->current);
+        struct lq_parcel *current = consumer->current;
+        pthread_mutex_lock(&consumer->lock);
         consumer->current = NULL;
+        pthread_mutex_unlock(&consumer->lock);
+        lq_parcel_free(current);
     }
     consumer->has_stashed = false;
     pthread_mutex_lock(&consumer->lock);
@@ -226,6 +229,9 @@ lightq_status lightq_consumer_join(struct lightq_consumer *consumer, const char 
     if (lq_topic_name_check(topic) != LIGHTQ_OK || lq_topic_name_check(group) != LIGHTQ_OK) {
         return lq_error_plain(error, LIGHTQ_ENAME);
     }
+    pthread_mutex_lock(&consumer->lock);
+    consumer->polled_us = lq_clock_monotonic_us(consumer->client->io.clock);
+    pthread_mutex_unlock(&consumer->lock);
     consumer->grouped = true;
     return begin_intake(consumer, topic, partition, &start, group, timeout_ms, error);
 }

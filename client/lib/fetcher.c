@@ -9,6 +9,9 @@
 
 #include "client/lib/error.h"
 
+#define US_PER_MS    1000u
+#define EXTEND_PARTS 3 /* leases of messages that wait are extended when a third of their time has passed */
+
 void lq_fetcher_wake_at(struct lightq_consumer *consumer, uint64_t at_us)
 {
     if (at_us < consumer->observer.deadline_us) {
@@ -54,6 +57,66 @@ static void hand_over(struct lightq_consumer *consumer)
 static void on_turn(struct lq_observer *observer)
 {
     hand_over(lq_container(observer, struct lightq_consumer, observer));
+}
+
+/* ---- leases of what waits for the application */
+
+void lq_fetcher_lease(struct lightq_consumer *consumer, struct lq_parcel *parcel, uint32_t ack_wait_ms)
+{
+    parcel->ack_wait_ms = ack_wait_ms;
+    parcel->extend_us =
+        ack_wait_ms == 0 ? UINT64_MAX : consumer->client->io.now_us + (uint64_t)ack_wait_ms * US_PER_MS / EXTEND_PARTS;
+    if (parcel->extend_us < consumer->extend_us) {
+        consumer->extend_us = parcel->extend_us;
+        lq_fetcher_wake_at(consumer, parcel->extend_us);
+    }
+}
+
+/* With the lock. Says that the messages of @parcel that were not given yet are still wanted. */
+static void extend_parcel(struct lightq_consumer *consumer, struct lq_parcel *parcel)
+{
+    uint32_t given = atomic_load_explicit(&parcel->given, memory_order_relaxed);
+    parcel->extend_us = consumer->client->io.now_us + (uint64_t)parcel->ack_wait_ms * US_PER_MS / EXTEND_PARTS;
+    for (size_t i = 0; i < parcel->grant_count; i++) {
+        const struct lq_grant *grant = &parcel->grants[i];
+        uint32_t end = grant->first + grant->count;
+        uint32_t first = grant->first > given ? grant->first : given;
+        struct lq_settle_item item = {.kind = LIGHTQ__WIRE__SETTLE_KIND__SETTLE_EXTEND,
+                                      .own = true,
+                                      .first = (uint64_t)parcel->base_offset + first,
+                                      .delivery = grant->delivery,
+                                      .delay_ms = LIGHTQ_DELAY_DEFAULT,
+                                      .generation = parcel->group_generation};
+        if (first < end) {
+            item.count = end - first;
+            lightq_status status = lq_settle_append(&parcel->feed->settler.queue, &item);
+            (void)status; /* no room now: at the next time */
+        }
+    }
+}
+
+/* Extends what is due, unless the application seems to be gone; finds out when the next is. */
+static void extend_leases(struct lightq_consumer *consumer)
+{
+    struct lq_io *io = &consumer->client->io;
+    if (io->now_us < consumer->extend_us) {
+        return;
+    }
+    consumer->extend_us = UINT64_MAX;
+    pthread_mutex_lock(&consumer->lock);
+    bool alive = io->now_us - consumer->polled_us < io->options.max_poll_interval_ms * US_PER_MS ||
+                 io->now_us < consumer->polled_us;
+    struct lq_parcel *parcel = consumer->current != NULL ? consumer->current : consumer->ready_first;
+    while (parcel != NULL && alive) {
+        if (parcel->grant_count > 0 && !lq_parcel_is_stale(parcel)) {
+            if (parcel->extend_us <= io->now_us) {
+                extend_parcel(consumer, parcel);
+            }
+            consumer->extend_us = parcel->extend_us < consumer->extend_us ? parcel->extend_us : consumer->extend_us;
+        }
+        parcel = parcel == consumer->current ? consumer->ready_first : parcel->next;
+    }
+    pthread_mutex_unlock(&consumer->lock);
 }
 
 /* The intakes there are now. The application's thread only ever adds in front; this thread takes off (end_intake). */
@@ -259,6 +322,8 @@ static void on_tick(struct lq_observer *observer)
 {
     struct lightq_consumer *consumer = lq_container(observer, struct lightq_consumer, observer);
     observer->deadline_us = UINT64_MAX;
+    extend_leases(consumer);
+    lq_fetcher_wake_at(consumer, consumer->extend_us);
     for (struct lq_intake *intake = intakes_of(consumer); intake != NULL; intake = intake->next) {
         for (struct lq_feed *feed = intake->feeds; feed != NULL; feed = feed->next) {
             lq_feed_pump(feed);
@@ -403,6 +468,7 @@ static void begin(struct lq_command *command, struct lq_io *io)
 void lq_fetcher_init(struct lightq_consumer *consumer)
 {
     consumer->command.run = begin;
+    consumer->extend_us = UINT64_MAX;
     consumer->close_command.run = close_it;
     consumer->observer = (struct lq_observer){.deadline_us = UINT64_MAX,
                                               .on_tick = on_tick,

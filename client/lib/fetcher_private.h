@@ -28,6 +28,8 @@ void lq_settler_close(struct lq_feed *feed);
 
 /* fetcher.c: hands @parcel to poll() at the end of this turn. */
 void lq_fetcher_deliver(struct lightq_consumer *consumer, struct lq_parcel *parcel);
+/* fetcher.c: @parcel's messages are leased to us for @ack_wait_ms from now; until they are given that is extended. */
+void lq_fetcher_lease(struct lightq_consumer *consumer, struct lq_parcel *parcel, uint32_t ack_wait_ms);
 /* fetcher.c: what one feed may have fetched and not given. */
 uint64_t lq_fetcher_share(const struct lightq_consumer *consumer, uint64_t whole, uint64_t least);
 void lq_fetcher_wake_at(struct lightq_consumer *consumer, uint64_t at_us);

@@ -282,6 +282,7 @@ static void on_granted(struct lq_feed *feed, const Lightq__Wire__Deliver *delive
         at += grant->skip + grant->count;
     }
     parcel->grant_count = deliver->n_grants;
+    lq_fetcher_lease(consumer_of(feed), parcel, deliver->ack_wait_ms);
     parcel->payload = lq_slab_ref(payload);
     parcel->base_offset = (int64_t)deliver->base_offset;
     parcel->count = (uint32_t)messages;

@@ -73,7 +73,9 @@
       "Ack a message of a pipeline group when the next one is polled for, and when the consumer is closed.")           \
     X(U64, prefetch_messages, "prefetch.messages", 1, LQ_CGROUP_UNSETTLED_MAX, "1000", "messages", false,              \
       "Messages of pipeline groups that a consumer holds and has not yet given to the application: the fewer, the "    \
-      "evener they are spread over consumers.")
+      "evener they are spread over consumers.")                                                                        \
+    X(DURATION, max_poll_interval_ms, "max.poll.interval.ms", 10, 86400000, "5m", "milliseconds", false,               \
+      "Leases of messages that wait for the application are extended, as long as it has polled within this time.")
 /* clang-format on */
 
 enum lq_compression { LQ_COMPRESSION_NONE, LQ_COMPRESSION_LZ4, LQ_COMPRESSION_ZSTD };

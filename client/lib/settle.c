@@ -36,13 +36,13 @@ static lightq_status reserve(struct lq_settle_items *list)
 /* Whether @item only makes the range of @last longer. */
 static bool goes_on(const struct lq_settle_item *last, const struct lq_settle_item *item)
 {
-    return last->kind == item->kind && last->generation == item->generation && last->alone == 0 && item->alone == 0 &&
-           last->first + last->count == item->first && last->delay_ms == item->delay_ms &&
-           (item->kind == ACK || last->delivery == item->delivery) &&
+    return last->kind == item->kind && last->own == item->own && last->generation == item->generation &&
+           last->alone == 0 && item->alone == 0 && last->first + last->count == item->first &&
+           last->delay_ms == item->delay_ms && (item->kind == ACK || last->delivery == item->delivery) &&
            (uint64_t)last->count + item->count <= LQ_SETTLE_RANGE_MAX;
 }
 
-static lightq_status append(struct lq_settle_items *list, const struct lq_settle_item *item)
+lightq_status lq_settle_append(struct lq_settle_items *list, const struct lq_settle_item *item)
 {
     if (list->count > 0 && goes_on(&list->items[list->count - 1], item)) {
         list->items[list->count - 1].count += item->count;
@@ -81,7 +81,7 @@ static lightq_status settle_locked(struct lightq_consumer *consumer, const struc
     item->count = 1;
     item->delivery = record->deliveries;
     *kick = *kick || (feed->settler.queue.count == 0 && !feed->settler.busy);
-    return append(&feed->settler.queue, item);
+    return lq_settle_append(&feed->settler.queue, item);
 }
 
 static lightq_status settle(struct lightq_consumer *consumer, const struct lightq_record *record, size_t count,
@@ -327,7 +327,7 @@ static void ack_given(struct lightq_consumer *consumer)
     for (size_t i = 0; i < consumer->given_count; i++) {
         struct lq_settler *settler = &consumer->given[i].feed->settler;
         kick = kick || (settler->queue.count == 0 && !settler->busy);
-        if (append(&settler->queue, &consumer->given[i].item) != LIGHTQ_OK) {
+        if (lq_settle_append(&settler->queue, &consumer->given[i].item) != LIGHTQ_OK) {
             break; /* those are not acked, and so come again */
         }
     }
@@ -348,10 +348,9 @@ static void mark_handled(struct lightq_consumer *consumer)
     }
 }
 
-static void commit_given(struct lightq_consumer *consumer)
+static void commit_given(struct lightq_consumer *consumer, uint64_t now_us)
 {
     const struct lq_client_options *options = &consumer->client->io.options;
-    uint64_t now_us = lq_clock_monotonic_us(consumer->client->io.clock);
     if (now_us < consumer->next_commit_us) {
         return;
     }
@@ -371,11 +370,18 @@ static void commit_given(struct lightq_consumer *consumer)
 
 void lq_settle_polled(struct lightq_consumer *consumer)
 {
+    if (!consumer->grouped) {
+        return;
+    }
+    uint64_t now_us = lq_clock_monotonic_us(consumer->client->io.clock);
+    pthread_mutex_lock(&consumer->lock);
+    consumer->polled_us = now_us;
+    pthread_mutex_unlock(&consumer->lock);
     if (consumer->given_count > 0) {
         ack_given(consumer);
     }
-    if (consumer->client->io.options.auto_commit && consumer->grouped) {
-        commit_given(consumer);
+    if (consumer->client->io.options.auto_commit) {
+        commit_given(consumer, now_us);
     }
 }
 

@@ -97,7 +97,7 @@ static void finish(struct lq_feed *feed, lightq_status alone_status)
 /* The results in flight are refused, all of them. */
 static void refuse(struct lq_feed *feed, lightq_status status, const char *text)
 {
-    if (feed->settler.flight.items[0].alone == 0) {
+    if (feed->settler.flight.items[0].alone == 0 && !feed->settler.flight.items[0].own) {
         tell_unsettled(feed, status, text != NULL && text[0] != '\0' ? text : lightq_status_text(status));
     }
     finish(feed, status);
@@ -114,7 +114,7 @@ static void take_counts(struct lq_feed *feed, const Lightq__Wire__SettleAnswer *
                            : answer->settled > 0 && !ack ? LIGHTQ_ESETTLED
                            : answer->waiting > 0 && !ack ? LIGHTQ_ESETTLED
                                                          : LIGHTQ_OK;
-    if (status != LIGHTQ_OK && item->alone == 0) {
+    if (status != LIGHTQ_OK && item->alone == 0 && !item->own) {
         snprintf(text, sizeof text, "results of %u messages had no effect: %u were settled, %u not held, %u not there",
                  answer->unknown + answer->not_held + answer->settled + answer->waiting,
                  answer->settled + answer->waiting, answer->not_held, answer->unknown);
@@ -146,7 +146,7 @@ static void fill_flight(struct lq_settler *settler)
     bool ack = first->kind == LIGHTQ__WIRE__SETTLE_KIND__SETTLE_ACK;
     size_t count = 1;
     while (first->alone == 0 && count < queue->count && count < LQ_SETTLE_ITEMS_MAX && queue->items[count].alone == 0 &&
-           queue->items[count].generation == first->generation &&
+           queue->items[count].generation == first->generation && queue->items[count].own == first->own &&
            (queue->items[count].kind == LIGHTQ__WIRE__SETTLE_KIND__SETTLE_ACK) == ack) {
         count++;
     }

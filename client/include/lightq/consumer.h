@@ -8,7 +8,8 @@
  * A subscriber group is that with a position in the cluster: who joins begins there, and moves it by
  * lightq_consumer_commit, or lets the library do it (enable.auto.commit).
  *
- * In a pipeline group each message goes to one of the group's consumers, for ack.wait at most; that one settles it:
+ * In a pipeline group each message goes to one of the group's consumers, for ack.wait (messages that were fetched and
+ * not given yet do not lose theirs, as long as the application polls every max.poll.interval.ms); that one settles it:
  * lightq_consumer_ack, _nack, _reject, _return. What is not settled in time, or not at all because the consumer is
  * gone, is delivered again, to anybody: a message is handled at least once, and lightq_record.deliveries counts.
  * docs/semantics.md says what happens on each kind of failure.

@@ -402,6 +402,27 @@ static void test_group_pipeline_credit_is_kept(void **state)
     assert_true(fake_cluster_most_credit(g->f->cluster) <= 7);
 }
 
+/* A slow application: what waits for it does not fail, but the message that it has for too long does. */
+static void test_group_pipeline_leases_of_waiting_messages_are_extended(void **state)
+{
+    struct grouped *g = *state;
+    struct lightq_event event;
+    fake_cluster_group(g->f->cluster, "t", "g", true, 1200, 0);
+    append(g, 3, 10);
+    g->consumer = join(g);
+
+    next_message(g->consumer, &event);
+    assert_true(fake_cluster_wait_seen(g->f->cluster, LQ_MESSAGE_SETTLE, 4)); /* four thirds of the time */
+    ack_offsets(g->consumer, 1, 29);
+    next_message(g->consumer, &event);
+
+    assert_int_equal(event.record.offset, 0);
+    assert_int_equal(event.record.deliveries, 2);
+    for (unsigned offset = 1; offset < 30; offset++) {
+        assert_int_equal(fake_cluster_outcome(g->f->cluster, "t", "g", 0, offset).failed, 0);
+    }
+}
+
 /* ---- joining and misuse */
 
 static void test_group_join_refuses_what_cannot_be(void **state)
@@ -545,6 +566,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_group_pipeline_seek_fences_what_was_given, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_pipeline_deleted_group_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_pipeline_credit_is_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_group_pipeline_leases_of_waiting_messages_are_extended, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_join_refuses_what_cannot_be, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_subscriber_goes_on_at_committed_position, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_subscriber_auto_commits_what_was_given, setup, teardown),
