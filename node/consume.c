@@ -149,7 +149,7 @@ static void destroy(struct lq_subscription *subscription)
     }
     session->subscription_count--;
     consume->count--;
-    consume->service->counters->subscriptions = consume->count;
+    consume->service->counters->subscriptions--;
     free(subscription);
 }
 
@@ -529,7 +529,7 @@ static struct lq_subscription *make(struct lq_consume *consume, const struct lq_
     DL_APPEND2(request->session->subscriptions, subscription, session_prev, session_next);
     request->session->subscription_count++;
     consume->count++;
-    consume->service->counters->subscriptions = consume->count;
+    consume->service->counters->subscriptions++;
     return subscription;
 }
 

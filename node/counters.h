@@ -41,6 +41,8 @@
     X(gauge, subscriptions, "subscriptions", "Subscriptions.")                                                         \
     X(counter, deliveries, "deliveries_total", "Batches delivered.")                                                   \
     X(counter, messages_out, "messages_out_total", "Messages delivered.")                                              \
+    X(counter, settles, "settle_requests_total", "SETTLE requests.")                                                   \
+    X(counter, dead_letters, "dead_letters_total", "Messages stored in topics of dead letters.")                       \
     X(counter, reads_memory, "consume_reads_memory_total", "Entries for consumers found in memory.")                   \
     X(counter, reads_disk, "consume_reads_disk_total", "Reads from disk for consumers.")                               \
     X(counter, reads_failed, "consume_reads_failed_total", "Reads from disk for consumers that failed.")

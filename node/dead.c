@@ -241,6 +241,7 @@ static void on_stored(struct lq_carry_request *request, lightq_status status)
     switch (status) {
     case LIGHTQ_OK:
     case LIGHTQ_EDUPLICATE:
+        job->dead->service->counters->dead_letters++;
         job->at++;
         job->tries = 0;
         job->reason = "";

@@ -168,6 +168,7 @@ static void forget(struct lq_member *member)
     DL_DELETE2(member->session->members, member, session_prev, session_next);
     member->session->subscription_count--;
     pipeline->count--;
+    pipeline->service->counters->subscriptions--;
     free(member);
 }
 
@@ -245,6 +246,7 @@ static lightq_status join(struct lq_feed *feed, const struct lq_request *request
     DL_APPEND2(request->session->members, member, session_prev, session_next);
     request->session->subscription_count++;
     pipeline->count++;
+    pipeline->service->counters->subscriptions++;
     lq_leases_credit(feed->leases, member->consumer, body->credit_messages, body->credit_bytes);
     *out = member;
     return LIGHTQ_OK;

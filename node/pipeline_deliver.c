@@ -72,7 +72,7 @@ static enum outcome no_entry(struct lq_feed *feed, struct lq_reader_place *reade
         return STAYED;
     case LIGHTQ_EOUTOFRANGE: /* trimmed away meanwhile: something else is offered then */
         reader->placed = false;
-        lq_feed_wake(feed);
+        lq_feed_set_place(feed, LQ_FEED_STARVED);
         return STAYED;
     default:
         give_up(feed, &reader->cursor, status);
@@ -107,9 +107,10 @@ static enum outcome find(struct lq_feed *feed, struct lq_reader_place *reader, u
         lq_cursor_step(&reader->cursor);
         return MOVED;
     }
-    if (entry->base_offset > offset) { /* the cursor had gone further than was known */
+    if (entry->base_offset > offset) { /* it had gone further than was known; or the message is not there (any more) */
+        bool missing = reader->sought == offset;
         reader->placed = false;
-        return MOVED;
+        return missing ? no_entry(feed, reader, LIGHTQ_EOUTOFRANGE) : MOVED;
     }
     reader->at = entry->base_offset;
     reader->sought = UINT64_MAX;

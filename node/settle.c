@@ -54,14 +54,20 @@ static lightq_status read_items(struct lq_pipeline *pipeline, const Lightq__Wire
         *text = "a SETTLE has 1 to 4096 items";
         return LIGHTQ_EINVAL;
     }
+    uint64_t messages = 0;
     for (size_t i = 0; i < body->n_items; i++) {
         const Lightq__Wire__SettleItem *in = body->items[i];
+        messages += in->count;
         if (in->kind < LIGHTQ__WIRE__SETTLE_KIND__SETTLE_ACK || in->kind > LIGHTQ__WIRE__SETTLE_KIND__SETTLE_RETURN) {
             *text = "a result of a kind that this node does not know";
             return LIGHTQ_EINVAL;
         }
         if (in->count > LQ_SETTLE_RANGE_MAX || (in->has_delay && in->delay_ms > LQ_CGROUP_DELAY_MS_MAX)) {
             *text = "a result is for at most 1048576 messages, and its delay at most 30 days";
+            return LIGHTQ_EINVAL;
+        }
+        if (messages > LQ_SETTLE_MESSAGES_MAX) {
+            *text = "the results of one SETTLE are for at most 4194304 messages";
             return LIGHTQ_EINVAL;
         }
         pipeline->items[i] =
@@ -123,6 +129,7 @@ void lq_pipeline_settle(struct lq_pipeline *pipeline, const struct lq_request *i
     const struct lq_catalog_partition *placed = NULL;
     struct lq_partition *partition = NULL;
     const char *text = "";
+    pipeline->service->counters->settles++;
     struct lq_settling refused = {.correlation = in->envelope->correlation, .group = in->envelope->group};
     lightq_status status = lq_service_lead(pipeline->service, &body->topic, body->partition, in->envelope->group,
                                            &placed, &partition, &text);

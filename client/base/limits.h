@@ -62,6 +62,7 @@
 #define LQ_CGROUP_REQUESTS_MAX         8192                /* changes and settles of one partition that wait */
 #define LQ_DELIVER_GRANTS_MAX          1024                /* in one DELIVER; more make more DELIVERs */
 #define LQ_SETTLE_ITEMS_MAX            4096                /* in one SETTLE of a client */
+#define LQ_SETTLE_MESSAGES_MAX         (4u * 1024 * 1024)  /* in all items of one */
 #define LQ_SETTLE_RANGE_MAX            (1024u * 1024)      /* messages in one range of a settle */
 #define LQ_SETTLE_QUEUED_MAX           (1024u * 1024)      /* results of one partition that wait in a client */
 #define LQ_SETTLE_BYTES_MIN            64                  /* a SETTLE command with one result */

@@ -2,6 +2,7 @@
  * answer or nothing, the node goes on, and the same request works afterwards. */
 #include "tests/unit/node/solo_node.h"
 
+#include "node/queue/partition_groups.h"
 #include "tests/lib/alloc_fail.h"
 
 #define PEER      7
@@ -169,6 +170,89 @@ static void test_no_memory_offsets_of_a_time(void **state)
     assert_int_equal(f->solo.counters.subscriptions, 0);
 }
 
+/* Makes the group "g" (1 pipeline) of the first partition; gives its number. */
+static uint64_t make_group(struct fixture *f, Lightq__Wire__GroupCreate *body, Lightq__Wire__GroupOptions *options)
+{
+    static const struct lq_id id = {.bytes = {1}};
+    body->topic = lq_codec_bytes_of(&f->topic);
+    body->consumer_group = lq_codec_string("g");
+    body->group_id = lq_codec_bytes_of(&id);
+    options->mode = LIGHTQ__WIRE__GROUP_MODE__GROUP_PIPELINE;
+    body->options = options;
+    (void)solo_node_say(&f->solo, PEER, LQ_MESSAGE_GROUP_CREATE, &body->base, NULL);
+    solo_node_until_sent(&f->solo, 1);
+    const Lightq__Wire__GroupCreateAnswer *answer =
+        outlet_take(&f->solo.outlet, PEER, LQ_MESSAGE_GROUP_CREATE_ANSWER)->body;
+    assert_int_equal(answer->status, LIGHTQ_OK);
+    return answer->group_number;
+}
+
+static void test_no_memory_groups(void **state)
+{
+    struct fixture *f = *state;
+    Lightq__Wire__GroupCreate create = LIGHTQ__WIRE__GROUP_CREATE__INIT;
+    Lightq__Wire__GroupOptions options = LIGHTQ__WIRE__GROUP_OPTIONS__INIT;
+    Lightq__Wire__GroupList list = LIGHTQ__WIRE__GROUP_LIST__INIT;
+    Lightq__Wire__GroupDescribe describe = LIGHTQ__WIRE__GROUP_DESCRIBE__INIT;
+    Lightq__Wire__GroupSeek move = LIGHTQ__WIRE__GROUP_SEEK__INIT;
+    Lightq__Wire__Start to = LIGHTQ__WIRE__START__INIT;
+    (void)make_group(f, &create, &options);
+    list.topic = describe.topic = move.topic = lq_codec_bytes_of(&f->topic);
+    describe.consumer_group = move.consumer_group = lq_codec_string("g");
+    to.kind = LIGHTQ__WIRE__START_KIND__START_TIME;
+    move.to = &to;
+
+    sweep(f, LQ_MESSAGE_GROUP_CREATE, &create.base, 2); /* exists, with that id */
+    sweep(f, LQ_MESSAGE_GROUP_LIST, &list.base, 2);
+    sweep(f, LQ_MESSAGE_GROUP_DESCRIBE, &describe.base, 2);
+    sweep(f, LQ_MESSAGE_GROUP_SEEK, &move.base, 2);
+}
+
+/* Subscriptions, deliveries and results; in the end each message is settled or a dead letter. */
+static void test_no_memory_pipeline_loses_nothing(void **state)
+{
+    struct fixture *f = *state;
+    Lightq__Wire__GroupCreate create = LIGHTQ__WIRE__GROUP_CREATE__INIT;
+    Lightq__Wire__GroupOptions options = LIGHTQ__WIRE__GROUP_OPTIONS__INIT;
+    Lightq__Wire__Subscribe subscribe = LIGHTQ__WIRE__SUBSCRIBE__INIT;
+    Lightq__Wire__Settle settle = LIGHTQ__WIRE__SETTLE__INIT;
+    Lightq__Wire__SettleItem item = LIGHTQ__WIRE__SETTLE_ITEM__INIT;
+    Lightq__Wire__SettleItem *items[] = {&item};
+    settle.group_number = settle.generation = make_group(f, &create, &options);
+    subscribe.topic = settle.topic = lq_codec_bytes_of(&f->topic);
+    subscribe.consumer_group = lq_codec_string("g");
+    subscribe.credit_messages = subscribe.credit_bytes = CREDIT;
+    settle.items = items;
+    settle.n_items = 1;
+    item.kind = LIGHTQ__WIRE__SETTLE_KIND__SETTLE_NACK;
+    item.count = 10;
+    bool failed = true;
+    for (unsigned nth = 1; failed; nth++) {
+        assert_true(nth < SWEEP_MAX);
+        subscribe.subscription = ++f->number;
+        failed = say_without_memory(f, LQ_MESSAGE_SUBSCRIBE, &subscribe.base, NULL, nth);
+    }
+    for (unsigned nth = 1; nth < 40; nth++) { /* what follows: finding, leasing, sending */
+        f->solo.outlet.blind = true;
+        lq_alloc_fail_at(nth);
+        solo_node_settle(&f->solo);
+        (void)lq_alloc_fail_end();
+        f->solo.outlet.blind = false;
+        settle.subscription = 1 + nth % f->number;
+        (void)say_without_memory(f, LQ_MESSAGE_SETTLE, &settle.base, NULL, nth);
+    }
+    item.kind = LIGHTQ__WIRE__SETTLE_KIND__SETTLE_ACK;
+    for (int i = 0; i < 2; i++) {
+        (void)say_without_memory(f, LQ_MESSAGE_SETTLE, &settle.base, NULL, SWEEP_MAX);
+    }
+
+    const struct lq_catalog_topic *topic = lq_catalog_topic(lq_meta_catalog(f->solo.meta), "t");
+    const struct lq_partition *partition = lq_meta_partition(f->solo.meta, topic->partitions[0].group);
+    const struct lq_cgroup *cgroup = lq_cgroups_find_name(lq_partition_groups(partition), "g", 1);
+    assert_int_equal(lq_settled_unsettled(&cgroup->settled, 0, 10), cgroup->dead.next - cgroup->dead.done);
+    assert_true(f->solo.counters.settles > 20);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -179,6 +263,8 @@ int main(void)
         TEST(test_no_memory_produce_stores_all_or_nothing),
         TEST(test_no_memory_subscribe),
         TEST(test_no_memory_offsets_of_a_time),
+        TEST(test_no_memory_groups),
+        TEST(test_no_memory_pipeline_loses_nothing),
     };
     return cmocka_run_group_tests_name("node without memory", tests, NULL, NULL);
 }

@@ -342,6 +342,19 @@ static void test_pipeline_settle_of_nonsense_is_refused(void **state)
     say_settle(f, FIRST, ACK, 0, LQ_SETTLE_RANGE_MAX + 1);
     const Lightq__Wire__SettleAnswer *answer = answered(f, FIRST, LQ_MESSAGE_SETTLE_ANSWER);
     assert_int_equal(answer->status, LIGHTQ_EINVAL);
+    Lightq__Wire__SettleItem item = LIGHTQ__WIRE__SETTLE_ITEM__INIT;
+    Lightq__Wire__SettleItem *items[] = {&item, &item, &item, &item, &item};
+    Lightq__Wire__Settle body = LIGHTQ__WIRE__SETTLE__INIT;
+    item.kind = ACK;
+    item.count = LQ_SETTLE_RANGE_MAX;
+    body.topic = lq_codec_bytes_of(&f->topic);
+    body.group_number = f->number;
+    body.generation = f->generation;
+    body.items = items;
+    body.n_items = 5; /* more messages than one may be about */
+    (void)solo_node_say(&f->solo, FIRST, LQ_MESSAGE_SETTLE, &body.base, NULL);
+    const Lightq__Wire__SettleAnswer *many = answered(f, FIRST, LQ_MESSAGE_SETTLE_ANSWER);
+    assert_int_equal(many->status, LIGHTQ_EINVAL);
     say_settle(f, FIRST, ACK, UINT64_MAX - 5, 100);
     const Lightq__Wire__SettleAnswer *over = answered(f, FIRST, LQ_MESSAGE_SETTLE_ANSWER);
     assert_int_equal(over->status, LIGHTQ_EINVAL);
