@@ -16,6 +16,12 @@ void lq_feed_fail(struct lq_feed *feed, lightq_status status, const char *text, 
 
 /* fetcher_stream.c: a parcel with @grants free grants, of now. NULL: out of memory. */
 struct lq_parcel *lq_feed_parcel(struct lq_feed *feed, enum lq_parcel_kind kind, size_t grants);
+/* fetcher_stream.c: another try, at whoever leads. */
+void lq_feed_try_again(struct lq_feed *feed, lightq_status status, const Lightq__Wire__Leader *leader);
+/* fetcher_stream.c: stops the feed, for there is no such group. */
+void lq_feed_fail_group(struct lq_feed *feed);
+/* fetcher_adopt.c: the partition has no such group; makes it when partition 0 has it, else the feed is stopped. */
+void lq_feed_adopt(struct lq_feed *feed);
 /* fetcher_stream.c: what was delivered and not given is worth nothing any more. */
 void lq_feed_forget(struct lq_feed *feed);
 

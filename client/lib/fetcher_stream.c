@@ -187,7 +187,7 @@ void lq_feed_close(struct lq_feed *feed, bool say)
 }
 
 /* It ended, or could not be made: another try, at whoever leads. */
-static void try_again(struct lq_feed *feed, lightq_status status, const Lightq__Wire__Leader *leader)
+void lq_feed_try_again(struct lq_feed *feed, lightq_status status, const Lightq__Wire__Leader *leader)
 {
     struct lq_io *io = lq_feed_io(feed);
     struct lq_topic *topic = feed->intake->topic;
@@ -210,7 +210,7 @@ static void on_ended(struct lq_stream *stream, const Lightq__Wire__SubscriptionE
     if (feed->intake->group != NULL && ended->status == LIGHTQ_EFENCED) {
         on_moved(feed);
     } else {
-        try_again(feed, (lightq_status)ended->status, ended->leader);
+        lq_feed_try_again(feed, (lightq_status)ended->status, ended->leader);
     }
     lq_feed_pump(feed);
 }
@@ -425,6 +425,13 @@ static bool is_deposed(const struct lq_feed *feed, const Lightq__Wire__Subscribe
            answer->log_end < (uint64_t)feed->next_offset;
 }
 
+void lq_feed_fail_group(struct lq_feed *feed)
+{
+    char text[TEXT_BYTES];
+    snprintf(text, sizeof text, "there is no group %s", feed->intake->group);
+    lq_feed_fail(feed, LIGHTQ_ENOTFOUND, text, 0, 0);
+}
+
 /* Whether the refusal is about the group and is taken care of: moved, or not there. */
 static bool is_group_gone(struct lq_feed *feed, const struct lq_reply *reply)
 {
@@ -436,9 +443,11 @@ static bool is_group_gone(struct lq_feed *feed, const struct lq_reply *reply)
     if (reply->status != LIGHTQ_ENOTFOUND || ++feed->misses < GROUP_MISSES) {
         return false; /* perhaps it is the topic that is gone: metadata tells meanwhile */
     }
-    char text[TEXT_BYTES];
-    snprintf(text, sizeof text, "there is no group %s", feed->intake->group);
-    lq_feed_fail(feed, LIGHTQ_ENOTFOUND, text, 0, 0);
+    if (feed->partition > 0 && feed->group_number == 0) {
+        lq_feed_adopt(feed);
+    } else {
+        lq_feed_fail_group(feed);
+    }
     return true;
 }
 
@@ -455,7 +464,7 @@ static void on_answer(struct lq_request *request, struct lq_reply *reply)
         return;
     }
     if (reply->status == LIGHTQ_EOUTOFRANGE && answer != NULL && is_deposed(feed, answer)) {
-        try_again(feed, LIGHTQ_ENOTLEADER, NULL);
+        lq_feed_try_again(feed, LIGHTQ_ENOTLEADER, NULL);
         lq_feed_pump(feed);
         return;
     }
@@ -471,7 +480,7 @@ static void on_answer(struct lq_request *request, struct lq_reply *reply)
         lq_feed_fail(feed, reply->status, reply->text, 0, 0);
         return;
     }
-    try_again(feed, reply->status, reply->leader); /* ENOTFOUND: metadata tells whether the topic is gone */
+    lq_feed_try_again(feed, reply->status, reply->leader); /* ENOTFOUND: metadata tells whether the topic is gone */
     lq_feed_pump(feed);
 }
 
@@ -526,7 +535,8 @@ void lq_feed_pump(struct lq_feed *feed)
     struct lq_io *io = lq_feed_io(feed);
     const struct lq_meta_partition *partition = lq_feed_partition(feed);
     lq_settler_pump(feed); /* first, so that what is settled is not granted again */
-    if (feed->stopped || feed->stream.conn != NULL || partition == NULL || io->now_us < feed->retry_us) {
+    if (feed->stopped || feed->stream.conn != NULL || feed->request.conn != NULL || partition == NULL ||
+        io->now_us < feed->retry_us) {
         return;
     }
     if (partition->leader_conn == NULL) {

@@ -450,6 +450,27 @@ static void test_group_join_refuses_what_cannot_be(void **state)
     assert_int_equal(lightq_consumer_join(g->consumer, "t", "g", 0, WAIT_MS, &error), LIGHTQ_EEXISTS);
 }
 
+/* A partition that the topic got later does not have the group: who joins it makes it there. */
+static void test_group_join_makes_it_in_later_partition(void **state)
+{
+    struct grouped *g = *state;
+    struct lightq_event event;
+    fixture_set(g->f, "metadata.max.age.ms", "100");
+    fake_cluster_group(g->f->cluster, "t", "g", true, 0, 0);
+    g->consumer = join(g);
+
+    fake_cluster_grow(g->f->cluster, "t", 3);
+    fake_cluster_append(g->f->cluster, "t", 2, 77, "v", 5);
+    for (int i = 0; i < 5; i++) {
+        next_message(g->consumer, &event);
+        assert_int_equal(event.record.partition, 2);
+        assert_int_equal(event.record.offset, i);
+        assert_int_equal(lightq_consumer_ack(g->consumer, &event.record), LIGHTQ_OK);
+    }
+
+    assert_true(fake_cluster_wait_settled(g->f->cluster, "t", "g", 5));
+}
+
 /* ---- subscriber groups */
 
 static void test_group_subscriber_goes_on_at_committed_position(void **state)
@@ -568,6 +589,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_group_pipeline_credit_is_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_pipeline_leases_of_waiting_messages_are_extended, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_join_refuses_what_cannot_be, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_group_join_makes_it_in_later_partition, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_subscriber_goes_on_at_committed_position, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_subscriber_auto_commits_what_was_given, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_subscriber_goes_on_behind_what_it_read_after_leader_change, setup,
