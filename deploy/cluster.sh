@@ -221,13 +221,14 @@ cmd_start() {
         echo "node $1 goes on"
         return
     fi
-    launch "$1"
-    if [ -e "$dir/wiped" ]; then
+    if [ -e "$dir/wiped" ]; then # before it runs: a node that is in already would be replaced once more, and end
         "$bin/lightq" --servers "$(servers)" node replace "$1" "$1"
-        wait_ready "$1"
         rm -f "$dir/wiped"
+        launch "$1"
+        wait_ready "$1"
         echo "node $1 is ready, replaced by itself"
     else
+        launch "$1"
         wait_ready "$1"
         echo "node $1 is ready"
     fi
