@@ -52,7 +52,8 @@ struct grouper {
     unsigned partition;
     uint64_t random;
     struct fate *fates;
-    uint64_t number, generation, floor, letters; /* of the group; letters: known to be done */
+    uint64_t number, generation, floor; /* of the group */
+    uint64_t letters, letters_seen;     /* known to be done, and to have been */
     struct asked *asked;
     unsigned open; /* asked and not answered */
     /* At the leader that it works with. */
@@ -99,14 +100,39 @@ static struct lq_partition *find_leader(struct grouper *grouper)
     return leader;
 }
 
-static void begin_fates(struct grouper *grouper, const struct lq_cgroup *cgroup)
+/* The group that a replica has, if it is not an older one than is known. False: it is. */
+static bool notice(struct grouper *grouper, const struct lq_cgroup *cgroup)
 {
+    if (cgroup->generation <= grouper->generation) {
+        return cgroup->generation == grouper->generation;
+    }
+    bool is_new = cgroup->number != grouper->number;
     memset(grouper->fates, 0, OFFSETS_MAX * sizeof *grouper->fates);
     grouper->world->result.groups_moved++;
     grouper->number = cgroup->number;
     grouper->generation = cgroup->generation;
     grouper->floor = cgroup->settled.floor;
     grouper->held_count = 0;
+    grouper->joined &= !is_new;
+    grouper->letters = is_new ? 0 : grouper->letters;
+    grouper->letters_seen = cgroup->dead.done;
+    return true;
+}
+
+void grouper_applied(struct grouper *grouper, const struct lq_partition *partition)
+{
+    const struct lq_cgroup *cgroup =
+        grouper == NULL ? NULL : lq_cgroups_find_name(lq_partition_groups(partition), "sim", 3);
+    if (cgroup == NULL || !notice(grouper, cgroup)) {
+        return;
+    }
+    for (uint64_t number = grouper->letters_seen; number < cgroup->dead.next; number++) {
+        const struct lq_dead_letter *letter = lq_dead_letters_at(&cgroup->dead, number);
+        if (letter != NULL) {
+            grouper->fates[letter->offset].dead = true;
+            grouper->letters_seen = number + 1;
+        }
+    }
 }
 
 /* ---- handing in */
@@ -209,10 +235,6 @@ static void look_at_letters(struct grouper *grouper, const struct lq_cgroup *cgr
     }
     grouper->world->result.dead_letters += cgroup->dead.done - grouper->letters;
     grouper->letters = cgroup->dead.done;
-    for (uint64_t number = cgroup->dead.done; number < cgroup->dead.next; number++) {
-        uint64_t offset = lq_dead_letters_at(&cgroup->dead, number)->offset;
-        grouper->fates[offset].dead = true;
-    }
 }
 
 static void look(struct grouper *grouper, const struct lq_partition *partition, const struct lq_cgroup *cgroup)
@@ -252,15 +274,6 @@ static void make(struct grouper *grouper, struct lq_partition *partition)
     if (grouper->open == 0) {
         change(grouper, partition, &command);
     }
-}
-
-static void move_letters(struct grouper *grouper, struct lq_partition *partition, const struct lq_cgroup *cgroup)
-{
-    const struct lq_command command = {
-        .type = LQ_COMMAND_DONE,
-        .done = {.group = cgroup->number,
-                 .number = cgroup->dead.done + 1 + below(grouper, cgroup->dead.next - cgroup->dead.done)}};
-    change(grouper, partition, &command);
 }
 
 static void move(struct grouper *grouper, struct lq_partition *partition, const struct lq_cgroup *cgroup)
@@ -348,9 +361,6 @@ static void work(struct grouper *grouper, struct lq_partition *partition, const 
     lq_partition_groups_tick(partition);
     deliver(grouper, partition, leases);
     settle_some(grouper, partition);
-    if (cgroup->dead.done < cgroup->dead.next && (!grouper->world->working || below(grouper, 10) == 0)) {
-        move_letters(grouper, partition, cgroup);
-    }
     if (grouper->world->working && below(grouper, 200) == 0) {
         move(grouper, partition, cgroup);
     }
@@ -383,12 +393,7 @@ static void step(struct sim *sim, void *data)
     if (cgroup == NULL) {
         make(grouper, partition);
         grouper->drained = false;
-    } else {
-        if (cgroup->generation != grouper->generation) {
-            grouper->joined &= cgroup->number == grouper->number;
-            grouper->letters = cgroup->number == grouper->number ? grouper->letters : 0;
-            begin_fates(grouper, cgroup);
-        }
+    } else if (notice(grouper, cgroup)) {
         look(grouper, partition, cgroup);
         work(grouper, partition, cgroup);
         grouper->drained = grouper->open == 0 && cgroup->settled.floor == lq_partition_end(partition);

@@ -65,6 +65,7 @@ static void look_at_partition(struct layer *layer, unsigned number, const struct
         world_noted(world, lq_history_trim(&world->history, world_now(world), world->logs[number], log->start, &err),
                     &err);
     }
+    grouper_applied(world->groupers[number], partition);
     if (lq_partition_end(partition) == end) {
         return;
     }
