@@ -38,6 +38,7 @@ struct job {
     uint64_t placed_at;
     bool is_waiting; /* a request of it is under way */
     bool is_gone;    /* it is freed when that comes back */
+    bool goes_on;    /* with the next letter, at once */
     bool renews;     /* its topic has forgotten its sequences */
     uint64_t at;     /* the letters below are stored */
     uint64_t retry_us;
@@ -231,13 +232,9 @@ static void tell_done(struct job *job)
 
 /* ---- storing */
 
-static void on_stored(struct lq_carry_request *request, lightq_status status)
+/* The verdict about a letter. True: go on. */
+static bool judge(struct job *job, lightq_status status)
 {
-    struct job *job = request->data;
-    lq_slab_unref(request->slab);
-    if (!came_back(job)) {
-        return;
-    }
     switch (status) {
     case LIGHTQ_OK:
     case LIGHTQ_EDUPLICATE:
@@ -245,16 +242,24 @@ static void on_stored(struct lq_carry_request *request, lightq_status status)
         job->at++;
         job->tries = 0;
         job->reason = "";
-        run(job);
-        return;
+        return true;
     case LIGHTQ_EOUTOFSEQUENCE:
     case LIGHTQ_EFENCED:
         job->renews = true;
         job->at = 0;
-        run(job);
-        return;
+        return true;
     default:
         fail(job, "the topic of its dead letters cannot be reached at the moment");
+        return false;
+    }
+}
+
+static void on_stored(struct lq_carry_request *request, lightq_status status)
+{
+    struct job *job = request->data;
+    lq_slab_unref(request->slab);
+    if (came_back(job) && judge(job, status)) {
+        run(job);
     }
 }
 
@@ -282,9 +287,9 @@ static void store(struct job *job, const struct lq_catalog_partition *source, ui
     }
     job->carry = (struct lq_carry_request){.group = group, .slab = batch, .cb = on_stored, .data = job};
     status = lq_carry_store(job->dead->carry, &job->carry);
-    if (status != LIGHTQ_OK) {
+    if (status != LIGHTQ_OK) { /* decided at once; EDUPLICATE: an earlier leader has stored it */
         lq_slab_unref(batch);
-        fail(job, "the topic of its dead letters cannot be reached at the moment");
+        job->goes_on = judge(job, status);
         return;
     }
     job->is_waiting = true;
@@ -383,18 +388,29 @@ static void advance(struct job *job, const struct lq_catalog_partition *source, 
     read_letter(job, source, group, cgroup);
 }
 
+/* Whether there is something to do for it, and here. */
+static const struct lq_catalog_partition *source_of(const struct job *job, const struct lq_cgroup *cgroup)
+{
+    const struct lq_meta *meta = job->dead->service->meta;
+    bool has_letters = cgroup != NULL && cgroup->dead.next > cgroup->dead.done;
+    if (meta == NULL || !has_letters || !lq_partition_leading(job->partition)) {
+        return NULL;
+    }
+    return lq_catalog_partition(lq_meta_catalog(meta), job->group);
+}
+
 static void run(struct job *job)
 {
-    const struct lq_service *service = job->dead->service;
-    const struct lq_catalog_partition *source =
-        service->meta == NULL ? NULL : lq_catalog_partition(lq_meta_catalog(service->meta), job->group);
-    const struct lq_cgroup *cgroup = lq_cgroups_find(lq_partition_groups(job->partition), job->number);
-    if (source == NULL || cgroup == NULL || !lq_partition_leading(job->partition) ||
-        cgroup->dead.next == cgroup->dead.done) {
-        drop(job);
-        return;
-    }
-    advance(job, source, cgroup);
+    do {
+        const struct lq_cgroup *cgroup = lq_cgroups_find(lq_partition_groups(job->partition), job->number);
+        const struct lq_catalog_partition *source = source_of(job, cgroup);
+        if (source == NULL) {
+            drop(job);
+            return;
+        }
+        job->goes_on = false;
+        advance(job, source, cgroup);
+    } while (job->goes_on);
 }
 
 /* ---- looking for letters */

@@ -109,6 +109,35 @@ static void test_dead_letters_found_by_a_later_look_go_into_the_same_topic(void 
     assert_int_equal(group_of(f)->dead.epoch, 1);
 }
 
+/* A leader that stored letters and did not get to say so is followed by one that begins again: so long ago that the
+ * partition of the letters does not remember their offsets. */
+static void test_dead_letters_stored_by_an_earlier_leader_are_not_stored_again(void **state)
+{
+    struct fixture *f = *state;
+    const struct lq_catalog_topic *topic = lq_catalog_topic(lq_meta_catalog(f->solo.meta), "t");
+    struct lq_partition *partition = lq_meta_partition(f->solo.meta, topic->partitions[0].group);
+    store(f, 3);
+    subscribe_ok(f, FIRST, "g", MUCH);
+    for (int i = 0; i < 3; i++) {
+        (void)delivered(f, FIRST);
+    }
+    assert_int_equal(settle(f, FIRST, REJECT, 0, 3 * BATCH)->taken, 3 * BATCH);
+    for (unsigned i = 0; i < STEPS_MAX && (letters_topic(f) == NULL || letters_end(f) < 2 * BATCH); i++) {
+        lq_dead_tick(f->solo.service.dead);
+        solo_node_advance(&f->solo, 1);
+    }
+    assert_true(letters_end(f) >= 2 * BATCH);
+    assert_int_equal(group_of(f)->dead.done, 0);
+
+    lq_partition_machine_ops.follow(partition, lq_partition_leader(partition), lq_partition_term(partition));
+    solo_node_settle(&f->solo);
+    lq_partition_machine_ops.lead(partition, lq_partition_term(partition));
+    until_moved(f, 3 * BATCH);
+
+    assert_int_equal(letters_end(f), 3 * BATCH);
+    assert_int_equal(group_of(f)->dead.epoch, 1);
+}
+
 static void test_dead_letter_is_the_message_behind_headers_of_its_origin(void **state)
 {
     (void)state;
@@ -232,6 +261,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup_group, group_teardown)
         TEST(test_dead_letters_of_a_group_are_stored_in_order_and_settled),
         TEST(test_dead_letters_found_by_a_later_look_go_into_the_same_topic),
+        TEST(test_dead_letters_stored_by_an_earlier_leader_are_not_stored_again),
         TEST(test_dead_letter_is_the_message_behind_headers_of_its_origin),
         TEST(test_dead_letters_that_cannot_be_moved_stay_with_a_reason),
         TEST(test_dead_letters_of_a_deleted_group_are_dropped_with_it),
