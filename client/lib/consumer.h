@@ -55,7 +55,8 @@ struct lq_settler {
     char commit_text[256];
 
     /* the I/O thread */
-    struct lq_settle_items flight; /* those of @request */
+    struct lq_settle_items taken;  /* from the queue; below taken_at they have their outcome */
+    size_t taken_at, flight_count; /* those of @request, from taken_at on */
     struct lq_request request, commit_request;
     uint64_t commit_flight, commit_flight_generation;
     uint64_t retry_us, backoff_us;

@@ -55,7 +55,7 @@ static void free_intake(struct lq_intake *intake)
         struct lq_feed *feed = intake->feeds;
         intake->feeds = feed->next;
         free(feed->settler.queue.items);
-        free(feed->settler.flight.items);
+        free(feed->settler.taken.items);
         free(feed);
     }
     free(intake->group);

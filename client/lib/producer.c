@@ -444,9 +444,11 @@ static lightq_status put(struct lightq_producer *producer, struct lq_lane *lane,
     uint64_t timestamp_ms = message->timestamp_ms == 0 ? lq_clock_wall_ms(io->clock) : (uint64_t)message->timestamp_ms;
     bool attended = lane->attended;
     bool fresh = lane->open == NULL;
-    if (lane->open != NULL && lq_batch_writer_size(&lane->open->writer) +
-                                      lq_batch_size_bound(parts->size, parts->header_count) - LQ_BATCH_HEADER_BYTES >
-                                  batch_bytes) {
+    bool alone = message->has_expected_offset;
+    if (lane->open != NULL &&
+        (alone || lq_batch_writer_size(&lane->open->writer) + lq_batch_size_bound(parts->size, parts->header_count) -
+                          LQ_BATCH_HEADER_BYTES >
+                      batch_bytes)) {
         close_bundle(producer, lane);
         *post = true;
     }
@@ -459,7 +461,11 @@ static lightq_status put(struct lightq_producer *producer, struct lq_lane *lane,
     if (status != LIGHTQ_OK) {
         return status;
     }
-    if (lane->open->count >= producer->quota || lq_batch_writer_size(&lane->open->writer) >= batch_bytes) {
+    if (alone) {
+        lane->open->has_expected_offset = true;
+        lane->open->expected_offset = (uint64_t)message->expected_offset;
+    }
+    if (alone || lane->open->count >= producer->quota || lq_batch_writer_size(&lane->open->writer) >= batch_bytes) {
         close_bundle(producer, lane);
         *post = true;
     } else if (!attended || (fresh && io->options.linger_ms == 0)) {
@@ -566,7 +572,8 @@ lightq_status lightq_producer_send(struct lightq_producer *producer, const struc
     if (lq_client_forked(producer->client)) {
         return LIGHTQ_EFORK;
     }
-    if (message->topic == NULL || message->partition < LIGHTQ_PARTITION_ANY || message->timestamp_ms < 0) {
+    if (message->topic == NULL || message->partition < LIGHTQ_PARTITION_ANY || message->timestamp_ms < 0 ||
+        (message->has_expected_offset && (message->partition < 0 || message->expected_offset < 0))) {
         return LIGHTQ_EINVAL;
     }
     if (message->header_count > 0) {

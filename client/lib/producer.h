@@ -37,6 +37,8 @@ struct lq_bundle {
     uint32_t count;
     size_t bytes; /* what it counts against buffer.bytes */
     uint64_t created_us;
+    bool has_expected_offset; /* it holds one message, which goes to @expected_offset or nowhere */
+    uint64_t expected_offset;
 
     /* the I/O thread */
     enum lq_bundle_state state;

@@ -100,6 +100,8 @@ static bool transmit(struct lq_lane *lane, struct lq_bundle *bundle)
     body.timeout_ms = (uint32_t)io->options.request_timeout_ms;
     body.epoch = lane->epoch;
     body.begins_epoch = bundle->begins;
+    body.has_expected_offset = bundle->has_expected_offset;
+    body.expected_offset = bundle->expected_offset;
     bundle->request.done = lq_sender_on_answer;
     lightq_status status = lq_conn_request(lane->conn, &bundle->request, LQ_MESSAGE_PRODUCE, partition->group,
                                            &body.base, bundle->slab, io->options.request_timeout_ms * US_PER_MS);

@@ -52,10 +52,16 @@ static bool is_open(const struct lq_reply *reply)
 
 /* ---- results */
 
+/* The first of what is in flight. */
+static const struct lq_settle_item *first_of(const struct lq_settler *settler)
+{
+    return &settler->taken.items[settler->taken_at];
+}
+
 /* Tells the application that some results of what is in flight had no effect. */
 static void tell_unsettled(struct lq_feed *feed, lightq_status status, const char *text)
 {
-    const struct lq_settle_items *flight = &feed->settler.flight;
+    const struct lq_settle_item *items = first_of(&feed->settler);
     struct lq_parcel *parcel = lq_feed_parcel(feed, LQ_PARCEL_UNSETTLED, 0);
     struct lightq_error *error = parcel != NULL ? malloc(sizeof *error) : NULL;
     if (error == NULL) {
@@ -64,11 +70,11 @@ static void tell_unsettled(struct lq_feed *feed, lightq_status status, const cha
     }
     lq_error_set(error, status, "topic %s partition %u: %s", feed->intake->name, feed->partition, text);
     parcel->error = error;
-    parcel->first = (int64_t)flight->items[0].first;
+    parcel->first = (int64_t)items[0].first;
     parcel->end = parcel->first;
-    for (size_t i = 0; i < flight->count; i++) {
-        int64_t first = (int64_t)flight->items[i].first;
-        int64_t end = first + flight->items[i].count;
+    for (size_t i = 0; i < feed->settler.flight_count; i++) {
+        int64_t first = (int64_t)items[i].first;
+        int64_t end = first + items[i].count;
         parcel->first = first < parcel->first ? first : parcel->first;
         parcel->end = end > parcel->end ? end : parcel->end;
     }
@@ -81,11 +87,12 @@ static void finish(struct lq_feed *feed, lightq_status alone_status)
 {
     struct lightq_consumer *consumer = consumer_of(feed);
     struct lq_settler *settler = &feed->settler;
-    uint32_t alone = settler->flight.items[0].alone;
-    settler->flight.count = 0;
+    uint32_t alone = first_of(settler)->alone;
+    settler->taken_at += settler->flight_count;
+    settler->flight_count = 0;
     settler->backoff_us = 0;
     pthread_mutex_lock(&consumer->lock);
-    settler->busy = false;
+    settler->busy = settler->taken_at < settler->taken.count;
     if (alone != 0 && consumer->alone_waits == alone) {
         consumer->alone_waits = 0;
         consumer->alone_status = alone_status;
@@ -97,7 +104,7 @@ static void finish(struct lq_feed *feed, lightq_status alone_status)
 /* The results in flight are refused, all of them. */
 static void refuse(struct lq_feed *feed, lightq_status status, const char *text)
 {
-    if (feed->settler.flight.items[0].alone == 0 && !feed->settler.flight.items[0].own) {
+    if (first_of(&feed->settler)->alone == 0 && !first_of(&feed->settler)->own) {
         tell_unsettled(feed, status, text != NULL && text[0] != '\0' ? text : lightq_status_text(status));
     }
     finish(feed, status);
@@ -106,7 +113,7 @@ static void refuse(struct lq_feed *feed, lightq_status status, const char *text)
 /* What the counts of the answer mean for those who wait, or want to be told. */
 static void take_counts(struct lq_feed *feed, const Lightq__Wire__SettleAnswer *answer)
 {
-    const struct lq_settle_item *item = &feed->settler.flight.items[0];
+    const struct lq_settle_item *item = first_of(&feed->settler);
     char text[TEXT_BYTES];
     bool ack = item->kind == LIGHTQ__WIRE__SETTLE_KIND__SETTLE_ACK;
     lightq_status status = answer->unknown > 0           ? LIGHTQ_EOUTOFRANGE
@@ -137,57 +144,42 @@ static void on_settled(struct lq_request *request, struct lq_reply *reply)
     lq_feed_pump(feed);
 }
 
-/* With the lock: moves what goes into one request from the queue to @flight: of one kind of outcome (ACKs, which are
- * never told of, or others), of one generation, and what is waited for alone. */
-static void fill_flight(struct lq_settler *settler)
+/* How many of the results that are taken go into the next request: of one kind of outcome (ACKs, or others; the
+ * library's own, of which nobody is told), of one generation, and what is waited for alone. */
+static size_t count_part(const struct lq_settler *settler)
 {
-    struct lq_settle_items *queue = &settler->queue;
-    const struct lq_settle_item *first = &queue->items[0];
+    const struct lq_settle_item *first = &settler->taken.items[settler->taken_at];
     bool ack = first->kind == LIGHTQ__WIRE__SETTLE_KIND__SETTLE_ACK;
+    size_t left = settler->taken.count - settler->taken_at;
     size_t count = 1;
-    while (first->alone == 0 && count < queue->count && count < LQ_SETTLE_ITEMS_MAX && queue->items[count].alone == 0 &&
-           queue->items[count].generation == first->generation && queue->items[count].own == first->own &&
-           (queue->items[count].kind == LIGHTQ__WIRE__SETTLE_KIND__SETTLE_ACK) == ack) {
+    while (first->alone == 0 && count < left && count < LQ_SETTLE_ITEMS_MAX && first[count].alone == 0 &&
+           first[count].generation == first->generation && first[count].own == first->own &&
+           (first[count].kind == LIGHTQ__WIRE__SETTLE_KIND__SETTLE_ACK) == ack) {
         count++;
     }
-    if (count == queue->count) { /* all of it: the lists change places */
-        struct lq_settle_items spare = settler->flight;
-        settler->flight = *queue;
-        *queue = (struct lq_settle_items){.items = spare.items, .capacity = spare.capacity};
-        return;
-    }
-    if (count > settler->flight.capacity) {
-        struct lq_settle_item *items = realloc(settler->flight.items, count * sizeof *items);
-        if (items == NULL) {
-            count = settler->flight.capacity; /* as many as there is room for; 0: at the next tick */
-        } else {
-            settler->flight.items = items;
-            settler->flight.capacity = count;
-        }
-    }
-    if (count > 0) {
-        memcpy(settler->flight.items, queue->items, count * sizeof *queue->items);
-        memmove(queue->items, queue->items + count, (queue->count - count) * sizeof *queue->items);
-    }
-    settler->flight.count = count;
-    queue->count -= count;
+    return count;
 }
 
-/* Takes the next results from the queue when none are in flight. False: there are none. */
+/* Finds what the next request has, when none is in flight: of what was taken, or else takes all that gathered. False:
+ * there is nothing. */
 static bool take_next(struct lq_feed *feed)
 {
     struct lightq_consumer *consumer = consumer_of(feed);
     struct lq_settler *settler = &feed->settler;
-    if (settler->flight.count > 0) {
+    if (settler->flight_count > 0) {
         return true;
     }
-    pthread_mutex_lock(&consumer->lock);
-    if (settler->queue.count > 0) {
-        fill_flight(settler);
-        settler->busy = settler->flight.count > 0;
+    if (settler->taken_at == settler->taken.count) {
+        pthread_mutex_lock(&consumer->lock);
+        struct lq_settle_items spare = settler->taken;
+        settler->taken = settler->queue;
+        settler->queue = (struct lq_settle_items){.items = spare.items, .capacity = spare.capacity};
+        settler->busy = settler->taken.count > 0;
+        pthread_mutex_unlock(&consumer->lock);
+        settler->taken_at = 0;
     }
-    pthread_mutex_unlock(&consumer->lock);
-    return settler->flight.count > 0;
+    settler->flight_count = settler->taken.count > 0 ? count_part(settler) : 0;
+    return settler->flight_count > 0;
 }
 
 static void put_item(const struct lq_settle_item *item, Lightq__Wire__SettleItem *wire)
@@ -204,20 +196,20 @@ static void put_item(const struct lq_settle_item *item, Lightq__Wire__SettleItem
 static lightq_status send_flight(struct lq_feed *feed, struct lq_conn *conn)
 {
     struct lq_settler *settler = &feed->settler;
-    size_t count = settler->flight.count;
+    size_t count = settler->flight_count;
     Lightq__Wire__Settle body = LIGHTQ__WIRE__SETTLE__INIT;
     Lightq__Wire__SettleItem *items = calloc(count, sizeof *items);
     Lightq__Wire__SettleItem **pointers = calloc(count, sizeof *pointers);
     lightq_status status = LIGHTQ_ENOMEM;
     if (items != NULL && pointers != NULL) {
         for (size_t i = 0; i < count; i++) {
-            put_item(&settler->flight.items[i], &items[i]);
+            put_item(&first_of(settler)[i], &items[i]);
             pointers[i] = &items[i];
         }
         body.topic = lq_codec_bytes_of(&feed->intake->id);
         body.partition = feed->partition;
         body.group_number = feed->group_number;
-        body.generation = settler->flight.items[0].generation;
+        body.generation = first_of(settler)->generation;
         body.subscription = feed->stream.id;
         body.items = pointers;
         body.n_items = count;
