@@ -36,6 +36,7 @@ struct cli_args {
     const char *file, *key, *acked, *from, *to, *log, *history;
     bool until_end, print, spread, wait_equal;
     const char *mode, *backoff, *group, *ack;
+    uint64_t expected_offset;
     uint64_t ack_wait_ms, max_deliver, max_unsettled, idle_exit_ms;
     bool exclusive, key_ordered;
 

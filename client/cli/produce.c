@@ -110,6 +110,8 @@ static lightq_status send_one(struct produce *produce, const void *bytes, size_t
         .value = bytes,
         .value_size = size,
         .opaque = (void *)(uintptr_t)produce->next,
+        .has_expected_offset = cli_given(args->expected_offset),
+        .expected_offset = (int64_t)(args->expected_offset + produce->next), /* not looked at when it is not given */
     };
     history_attempt(&produce->history, produce->next, message.topic, message.partition, bytes, size);
     lightq_status status = lightq_producer_send(produce->producer, &message);
@@ -288,6 +290,9 @@ static enum cli_exit check(const struct cli_args *args)
     }
     if (args->history != NULL && (!cli_given(args->count) || cli_or(args->size, SIZE_DEFAULT) < HISTORY_SIZE_LEAST)) {
         return cli_usage("--history needs --count, and --size of at least %d", HISTORY_SIZE_LEAST);
+    }
+    if (cli_given(args->expected_offset) && !cli_given(args->partition)) {
+        return cli_usage("an offset is one of a partition: --expected-offset goes with --partition P");
     }
     if (args->window == 0 || args->rate == 0) {
         return cli_usage("--window and --rate are at least 1");

@@ -112,6 +112,22 @@ class TopicsTest(unittest.TestCase):
         self.assertEqual(self.json_lines("peek", "t")[0]["offset"], 300)
         c.wait_equal("t")
 
+    def test_topics_expected_offset_lets_one_of_two_writers_win(self):
+        c = self.cluster
+        c.lightq("topic", "create", "t")
+        c.lightq("produce", "t", "--count", 10)
+        words = ("produce", "t", "--partition", 0, "--expected-offset", 10, "--count", 20)
+
+        writers = [c.start_lightq(*words) for _ in range(2)]
+        codes = sorted(w.wait(timeout=120) for w in writers)
+
+        self.assertEqual(codes[1], 1)
+        self.assertTrue(any("EEXPECTED" in c.said(w) for w in writers))
+        lines = self.json_lines("peek", "t", "--from", 10, "--count", 100)
+        self.assertLessEqual(len(lines), 20)  # each offset has gone to one of them
+        self.assertEqual([m["offset"] for m in lines], list(range(10, 10 + len(lines))))
+        c.wait_equal("t")
+
     def test_topics_peek_changes_nobodys_place(self):
         c = self.cluster
         c.lightq("topic", "create", "t", "--partitions", 2)

@@ -239,6 +239,9 @@ void fake_produce(struct fake_cluster *cluster, unsigned node, const struct fake
         answer->base_sequence = summary.head.base_sequence;
         answer->term = partition->term;
         answer->duplicate = status == LIGHTQ_EEXISTS;
+        if (status == LIGHTQ_OK && produce->has_expected && produce->expected != partition->end) {
+            status = LIGHTQ_EEXPECTED;
+        }
         if (status == LIGHTQ_OK) {
             fake_store(partition, produce->slab->bytes, produce->slab->size, epoch);
         }
@@ -325,6 +328,8 @@ static void on_produce(struct fake_node *node, size_t session, struct lq_envelop
     struct lq_slab *slab = lq_slab_new(size);
     struct fake_produce produce = {
         .partition = in->partition, .epoch = in->epoch, .begins = in->begins_epoch, .slab = slab};
+    produce.has_expected = in->has_expected_offset;
+    produce.expected = in->expected_offset;
     assert(slab != NULL);
     memcpy(slab->bytes, payload, size);
     lightq_status status = lq_codec_id(&in->topic, &produce.topic);

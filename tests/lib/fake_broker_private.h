@@ -30,7 +30,8 @@ struct fake_batch {
 struct fake_produce {
     struct lq_id topic;
     uint32_t partition, epoch;
-    bool begins;
+    bool begins, has_expected;
+    uint64_t expected;
     struct lq_slab *slab; /* of a held one: a reference */
 };
 

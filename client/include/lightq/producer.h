@@ -32,6 +32,11 @@ struct lightq_message {
     size_t header_count;  /* at most 256 */
     int64_t timestamp_ms; /* since 1970; 0: now */
     void *opaque;         /* comes back in the report */
+    /* Optimistic concurrency: with has_expected_offset it is stored only if it gets exactly @expected_offset, which is
+     * when nobody has written since its sender looked; else it is reported as EEXPECTED. Needs a partition by number,
+     * and goes in a batch of its own. */
+    bool has_expected_offset;
+    int64_t expected_offset;
 };
 
 /* What became of one message. Valid inside the callback only. */
@@ -74,7 +79,7 @@ lightq_status lightq_producer_new(struct lightq *client, const struct lightq_pro
  * (at most request.timeout.ms).
  * OK: exactly one report will come. On any other status none will:
  * EBUSY (window.messages or buffer.bytes reached: poll, then send again) | ETOOBIG (alone over message.bytes.max) |
- * EINVAL | ENAME | ENOTFOUND (no such topic or partition) | EUNAVAILABLE, ECONNECT (no server answered for the topic) |
+ * EINVAL (a key, value, header, time or expected offset that cannot be) | ENAME | ENOTFOUND (no such topic or partition) | EUNAVAILABLE, ECONNECT (no server answered for the topic) |
  * EAUTH, EVERSION (refused for good) | ENOMEM | EFORK. */
 lightq_status lightq_producer_send(struct lightq_producer *producer,
                                    const struct lightq_message *message) LIGHTQ_MUST_CHECK;

@@ -83,6 +83,17 @@ static void test_cli_peek_shows_all_about_a_message(void **state)
     json_decref(object);
 }
 
+static void test_cli_produce_expects_an_offset(void **state)
+{
+    struct fixture *f = *state;
+    fake_cluster_append(f->cluster, "t", 0, 9, "a", 5);
+
+    expect(f, "produce t --partition 0 --expected-offset 5 --count 3", 0, "3 messages acknowledged");
+    expect(f, "produce t --partition 0 --expected-offset 5 --count 2", 1, "lightq: EEXPECTED: 2 messages were not");
+    expect(f, "produce t --expected-offset 8 --count 1", 2, "--expected-offset goes with --partition");
+    expect(f, "topic purge t --partition 0", 0, "ends at 8");
+}
+
 static void test_cli_peek_goes_through_partitions_and_ends(void **state)
 {
     struct fixture *f = *state;
@@ -120,6 +131,7 @@ int main(void)
         WITH_FIXTURE(test_cli_alter_says_what_there_is_then),
         WITH_FIXTURE(test_cli_purge_all_partitions_or_up_to_an_offset),
         WITH_FIXTURE(test_cli_peek_shows_all_about_a_message),
+        WITH_FIXTURE(test_cli_produce_expects_an_offset),
         WITH_FIXTURE(test_cli_peek_goes_through_partitions_and_ends),
     };
     return cmocka_run_group_tests_name("cli_topic", tests, NULL, NULL);

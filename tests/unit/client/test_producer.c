@@ -28,6 +28,59 @@ static void test_producer_one_message_is_stored_and_reported(void **state)
     fixture_assert_log(f, 0, 7, 1);
 }
 
+static lightq_status send_expecting(struct fixture *f, uintptr_t opaque, int64_t offset)
+{
+    char value[32];
+    snprintf(value, sizeof value, "m%zu", (size_t)opaque);
+    const struct lightq_message message = {.topic = "t",
+                                           .partition = 0,
+                                           .value = value,
+                                           .value_size = strlen(value),
+                                           .opaque = (void *)opaque,
+                                           .has_expected_offset = true,
+                                           .expected_offset = offset};
+    return lightq_producer_send(f->producer, &message);
+}
+
+static void test_producer_expected_offset_is_stored_there_or_not_at_all(void **state)
+{
+    struct fixture *f = *state;
+    fixture_set(f, "linger.ms", "1000"); /* they would be gathered */
+    fixture_open(f, true);
+
+    assert_int_equal(fixture_send(f, 0, 0), LIGHTQ_OK);
+    assert_int_equal(send_expecting(f, 1, 1), LIGHTQ_OK); /* behind what is under way */
+    assert_int_equal(send_expecting(f, 9, 1), LIGHTQ_OK); /* taken */
+    assert_int_equal(fixture_send(f, 0, 2), LIGHTQ_OK);   /* goes on behind the refused one */
+    assert_int_equal(send_expecting(f, 3, 3), LIGHTQ_OK);
+    assert_int_equal(lightq_producer_flush(f->producer, WAIT_MS), LIGHTQ_OK);
+
+    assert_int_equal(fixture_report(f, 1)->status, LIGHTQ_OK);
+    assert_int_equal(fixture_report(f, 1)->offset, 1);
+    assert_int_equal(fixture_report(f, 9)->status, LIGHTQ_EEXPECTED);
+    assert_false(fixture_report(f, 9)->in_doubt);
+    assert_int_equal(fixture_report(f, 2)->offset, 2);
+    assert_int_equal(fixture_report(f, 3)->offset, 3);
+    fixture_assert_log(f, 0, 0, 4);
+    assert_int_equal(send_expecting(f, 4, -1), LIGHTQ_EINVAL);
+}
+
+/* Stored, and the answer lost: sent again it is not refused for what it has stored itself. */
+static void test_producer_expected_offset_survives_a_lost_answer(void **state)
+{
+    struct fixture *f = *state;
+    fixture_open(f, true);
+    fake_cluster_rule(f->cluster,
+                      (struct fake_rule){.type = LQ_MESSAGE_PRODUCE, .times = 1, .action = FAKE_STORE_CLOSE});
+
+    assert_int_equal(send_expecting(f, 0, 0), LIGHTQ_OK);
+    assert_int_equal(lightq_producer_flush(f->producer, WAIT_MS), LIGHTQ_OK);
+
+    assert_int_equal(fixture_report(f, 0)->status, LIGHTQ_OK);
+    assert_int_equal(fixture_report(f, 0)->offset, 0);
+    fixture_assert_log(f, 0, 0, 1);
+}
+
 static void test_producer_many_messages_are_batched_in_order(void **state)
 {
     struct fixture *f = *state;
@@ -404,6 +457,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(test_producer_one_message_is_stored_and_reported),
+        WITH_FIXTURE(test_producer_expected_offset_is_stored_there_or_not_at_all),
+        WITH_FIXTURE(test_producer_expected_offset_survives_a_lost_answer),
         WITH_FIXTURE(test_producer_many_messages_are_batched_in_order),
         WITH_FIXTURE(test_producer_full_window_says_busy_until_reports_ran),
         WITH_FIXTURE(test_producer_full_buffer_says_busy),
