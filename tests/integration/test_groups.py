@@ -107,6 +107,30 @@ class GroupsTest(unittest.TestCase):
         self.assertEqual(sorted(offsets(c.folder / "ack")), [((0, i), 2) for i in range(10)])
         self.assertEqual(self.wait_drained("jobs", "g")[0]["failed"], 10)
 
+    def test_groups_dead_letters_are_stored_once_through_a_killed_leader(self):
+        c = self.cluster
+        count = 1500
+        c.lightq("topic", "create", "jobs", "--partitions", 2)
+        c.lightq("produce", "jobs", "--count", count, "--size", 60)
+        c.lightq("group", "create", "jobs", "g", "--mode", "pipeline", "--max-deliver", 1)
+
+        consumer = c.start_lightq("consume", "jobs", "--group", "g", "--ack", "nack", "--idle-exit", 3 * IDLE_MS)
+
+        def begun():
+            seen = self.group("jobs", "g")
+            return seen and sum(p["dead"] for p in seen) > count // 10
+
+        wait_for(begun, "dead letters", 60)
+        killed = c.leader("jobs")
+        c.script("kill", killed)
+        c.finish(consumer)
+        partitions = self.wait_drained("jobs", "g")
+        c.script("start", killed)
+
+        self.assertEqual(sum(p["dead"] for p in partitions), count)
+        read = c.lightq("consume", "jobs.g.dlq", "--idle-exit", IDLE_MS, "--log", c.folder / "dlq")
+        self.assertIn(f"{count} messages consumed", read.stdout)
+
     def test_groups_live_and_are_told_of(self):
         c = self.cluster
         c.lightq("topic", "create", "t", "--partitions", 3)
