@@ -312,6 +312,78 @@ static void test_pipeline_exclusive_group_goes_to_the_next_when_the_first_leaves
     assert_granted(delivered(f, OTHER), 0, BATCH, 1);
 }
 
+static struct lq_partition *partition_of(struct fixture *f)
+{
+    const struct lq_catalog_topic *topic = lq_catalog_topic(lq_meta_catalog(f->solo.meta), "t");
+    return lq_meta_partition(f->solo.meta, topic->partitions[0].group);
+}
+
+static void lose_leadership(struct fixture *f)
+{
+    struct lq_partition *partition = partition_of(f);
+    lq_partition_machine_ops.follow(partition, lq_partition_leader(partition), lq_partition_term(partition));
+}
+
+static void gain_leadership(struct fixture *f)
+{
+    struct lq_partition *partition = partition_of(f);
+    lq_partition_machine_ops.lead(partition, lq_partition_term(partition));
+}
+
+static void test_pipeline_next_leader_delivers_what_is_not_settled_as_the_same_delivery(void **state)
+{
+    struct fixture *f = *state;
+    store(f, 1);
+    create(f, "g", PIPELINE);
+    subscribe_ok(f, FIRST, "g", MUCH);
+    assert_granted(delivered(f, FIRST), 0, BATCH, 1);
+    (void)settle(f, FIRST, ACK, 0, 4);
+
+    lose_leadership(f);
+    const Lightq__Wire__SubscriptionEnded *ended = answered(f, FIRST, LQ_MESSAGE_SUBSCRIPTION_ENDED);
+    assert_true(ended->status == LIGHTQ_ENOLEADER || ended->status == LIGHTQ_ENOTLEADER);
+    say_settle(f, FIRST, ACK, 4, 1);
+    const Lightq__Wire__SettleAnswer *early = answered(f, FIRST, LQ_MESSAGE_SETTLE_ANSWER);
+    assert_true(early->status == LIGHTQ_ENOLEADER || early->status == LIGHTQ_ENOTLEADER);
+    gain_leadership(f);
+
+    assert_int_equal(settle(f, FIRST, ACK, 4, 1)->taken, 1); /* granted by the one before */
+    subscribe_ok(f, OTHER, "g", MUCH);
+    assert_granted(delivered(f, OTHER), 5, BATCH - 5, 1);
+    assert_int_equal(describe(f, "g")->failed, 0);
+}
+
+/* Between losing it and being told, clients go on asking. */
+static void test_pipeline_leadership_lost_and_won_in_one_turn_ends_subscriptions(void **state)
+{
+    struct fixture *f = *state;
+    store(f, 1);
+    create(f, "g", PIPELINE);
+    subscribe_ok(f, FIRST, "g", 4);
+    assert_granted(delivered(f, FIRST), 0, 4, 1);
+
+    lose_leadership(f);
+    gain_leadership(f);
+    credit(f, FIRST, MUCH);
+    say_settle(f, FIRST, ACK, 0, 1);
+    assert_int_equal(subscribe(f, OTHER, "g", MUCH)->status, LIGHTQ_ENOTREADY);
+    solo_node_until_sent(&f->solo, 2);
+
+    for (int i = 0; i < 2; i++) { /* in any order */
+        const struct sent_message *sent = &f->solo.outlet.sent[f->solo.outlet.seen++];
+        if (sent->envelope.type == LQ_MESSAGE_SUBSCRIPTION_ENDED) {
+            const Lightq__Wire__SubscriptionEnded *ended = sent->body;
+            assert_int_equal(ended->status, LIGHTQ_ENOTLEADER);
+        } else {
+            const Lightq__Wire__SettleAnswer *settled = sent->body;
+            assert_int_equal(sent->envelope.type, LQ_MESSAGE_SETTLE_ANSWER);
+            assert_int_equal(settled->taken, 1);
+        }
+    }
+    subscribe_ok(f, OTHER, "g", MUCH);
+    assert_granted(delivered(f, OTHER), 1, BATCH - 1, 1);
+}
+
 /* Keys of solo_batch are none: each message stands for itself, and all go. */
 static void test_pipeline_key_ordered_group_delivers_messages_without_keys(void **state)
 {
@@ -400,6 +472,8 @@ int main(void)
         TEST(test_pipeline_moved_group_ends_subscriptions_and_fences_results),
         TEST(test_pipeline_deleted_group_ends_subscriptions),
         TEST(test_pipeline_exclusive_group_goes_to_the_next_when_the_first_leaves),
+        TEST(test_pipeline_next_leader_delivers_what_is_not_settled_as_the_same_delivery),
+        TEST(test_pipeline_leadership_lost_and_won_in_one_turn_ends_subscriptions),
         TEST(test_pipeline_key_ordered_group_delivers_messages_without_keys),
         TEST(test_pipeline_settle_of_nonsense_is_refused),
         TEST(test_pipeline_many_settles_of_one_client_are_bounded),
