@@ -213,7 +213,7 @@ static lightq_status judge_create(const struct lq_meta *meta, struct lq_job *job
 static lightq_status plan_growth(const struct lq_meta *meta, const struct lq_catalog_topic *topic, uint32_t wanted,
                                  struct lq_catalog_command *command, uint8_t **placement, struct lq_err *err)
 {
-    uint8_t replicas;
+    uint8_t replicas = 0;
     if (wanted > LQ_PARTITIONS_MAX) {
         return lq_err_set(err, LIGHTQ_EINVAL, "a topic has 1 to %d partitions", LQ_PARTITIONS_MAX);
     }
