@@ -155,6 +155,30 @@ static void test_groups_subscribers_each_get_all_from_the_position(void **state)
     assert_int_equal(describe(f, "g")->consumer_count, 2);
 }
 
+static void test_groups_position_is_kept_over_a_change_of_the_leader(void **state)
+{
+    struct fixture *f = *state;
+    const struct lq_catalog_topic *topic = lq_catalog_topic(lq_meta_catalog(f->solo.meta), "t");
+    struct lq_partition *partition = lq_meta_partition(f->solo.meta, topic->partitions[0].group);
+    store(f, 2);
+    create(f, "g", SUBSCRIBER);
+    subscribe_ok(f, FIRST, "g", MUCH);
+    (void)delivered(f, FIRST);
+    (void)delivered(f, FIRST);
+    assert_int_equal(commit(f, FIRST, 13)->status, LIGHTQ_OK);
+
+    lq_partition_machine_ops.follow(partition, lq_partition_leader(partition), lq_partition_term(partition));
+    const Lightq__Wire__SubscriptionEnded *ended = answered(f, FIRST, LQ_MESSAGE_SUBSCRIPTION_ENDED);
+    assert_true(ended->status == LIGHTQ_ENOLEADER || ended->status == LIGHTQ_ENOTLEADER);
+    const Lightq__Wire__CommitAnswer *early = commit(f, FIRST, 20);
+    assert_true(early->status == LIGHTQ_ENOLEADER || early->status == LIGHTQ_ENOTLEADER);
+    lq_partition_machine_ops.lead(partition, lq_partition_term(partition));
+
+    assert_int_equal(subscribe(f, FIRST, "g", MUCH)->offset, 13);
+    assert_int_equal(delivered(f, FIRST)->first_wanted, 13);
+    assert_int_equal(commit(f, FIRST, 20)->position, 20);
+}
+
 static void test_groups_exclusive_subscriber_is_followed_by_the_next(void **state)
 {
     struct fixture *f = *state;
@@ -348,6 +372,7 @@ int main(void)
         TEST(test_groups_seek_to_a_time_of_a_client_that_leaves_is_dropped),
         TEST(test_groups_commit_moves_the_position_forward_only),
         TEST(test_groups_subscribers_each_get_all_from_the_position),
+        TEST(test_groups_position_is_kept_over_a_change_of_the_leader),
         TEST(test_groups_exclusive_subscriber_is_followed_by_the_next),
         TEST(test_groups_moved_subscriber_group_ends_subscriptions),
         TEST(test_groups_paused_subscriber_group_waits),
