@@ -718,8 +718,10 @@ void lq_consume_each(const struct lq_consume *consume, uint64_t group, uint64_t 
     struct lq_subscription *subscription, *next;
     HASH_ITER(hh, consume->by_key, subscription, next)
     {
-        if (subscription->cgroup == cgroup && subscription->group == group) {
+        bool asked_for = cgroup == 0 ? subscription->cgroup != 0 : subscription->cgroup == cgroup;
+        if (asked_for && subscription->group == group) {
             const struct lq_consume_view view = {.session = subscription->session,
+                                                 .cgroup = subscription->cgroup,
                                                  .subscription = subscription->key.number,
                                                  .position = subscription->next_offset,
                                                  .credit_messages = subscription->credit_messages,

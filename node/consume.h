@@ -26,9 +26,10 @@ lightq_status lq_consume_locate(struct lq_consume *consume, const struct lq_requ
                                 struct lq_partition *partition, uint64_t since_ms, lq_consume_located located,
                                 void *data, const char **text) LQ_MUST_CHECK;
 
-/* The subscriptions of one subscriber group, for people. */
+/* The subscriptions of one subscriber group (@cgroup 0: of all) of the partition @group, for people. */
 struct lq_consume_view {
     const struct lq_session *session;
+    uint64_t cgroup;
     uint64_t subscription, position;
     int64_t credit_messages, credit_bytes;
     bool standby;

@@ -111,6 +111,18 @@ struct lists {
     Lightq__Wire__GroupSummary *at[LISTED_MAX];
 };
 
+/* A subscriber of a group of the list, or of another. */
+static void count_subscriber(void *data, const struct lq_consume_view *view)
+{
+    Lightq__Wire__GroupListAnswer *body = data;
+    for (size_t i = 0; i < body->n_groups; i++) {
+        if (body->groups[i]->group_number == view->cgroup) {
+            body->groups[i]->consumers++;
+            return;
+        }
+    }
+}
+
 static void fill_list(struct lq_service *service, uint64_t group, const struct lq_partition *partition,
                       const struct lq_cgroup **groups, struct lists *lists, size_t count)
 {
@@ -118,7 +130,9 @@ static void fill_list(struct lq_service *service, uint64_t group, const struct l
         const struct lq_cgroup *cgroup = groups[i];
         Lightq__Wire__GroupSummary *summary = lists->at[i] = &lists->summaries[i];
         struct listing listing = {.service = service};
-        list_consumers(&listing, group, cgroup);
+        if (cgroup->options.mode == LQ_CGROUP_PIPELINE) {
+            list_consumers(&listing, group, cgroup);
+        }
         lightq__wire__group_summary__init(summary);
         summary->name = lq_codec_string(cgroup->name);
         summary->group_id = lq_codec_bytes_of(&cgroup->id);
@@ -156,6 +170,7 @@ void lq_groups_list(struct lq_service *service, const struct lq_request *in)
         body.n_groups = body.more ? LISTED_MAX : count;
         body.groups = lists->at;
         fill_list(service, group, partition, groups, lists, body.n_groups);
+        lq_consume_each(service->consume, group, 0, count_subscriber, &body);
     }
     if (status == LIGHTQ_ENOTLEADER) {
         lq_service_hint(service, group, &hint);

@@ -279,7 +279,7 @@ static void test_groups_list_is_by_name_and_goes_on_behind_one(void **state)
     create(f, "a", SUBSCRIBER);
     create(f, "c", PIPELINE);
     subscribe_ok(f, FIRST, "c", MUCH);
-    store(f, 0);
+    subscribe_ok(f, OTHER, "a", MUCH);
     body.topic = lq_codec_bytes_of(&f->topic);
 
     (void)solo_node_say(&f->solo, PEER, LQ_MESSAGE_GROUP_LIST, &body.base, NULL);
@@ -288,6 +288,8 @@ static void test_groups_list_is_by_name_and_goes_on_behind_one(void **state)
     assert_int_equal(all->n_groups, 3);
     assert_string_equal(all->groups[0]->name, "a");
     assert_string_equal(all->groups[2]->name, "c");
+    assert_int_equal(all->groups[0]->consumers, 1);
+    assert_int_equal(all->groups[1]->consumers, 0);
     assert_int_equal(all->groups[2]->consumers, 1);
     assert_false(all->more);
     body.after = lq_codec_string("b");

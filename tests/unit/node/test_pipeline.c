@@ -300,7 +300,6 @@ static void test_pipeline_exclusive_group_goes_to_the_next_when_the_first_leaves
     assert_int_equal(create_with(f, "g", 1, &options, NULL)->status, LIGHTQ_OK);
     assert_false(subscribe(f, FIRST, "g", MUCH)->standby);
     assert_true(subscribe(f, OTHER, "g", MUCH)->standby);
-    store(f, 0);
     (void)solo_node_produce(&f->solo, PEER, &f->topic, solo_batch(5, 0, BATCH, 100));
     solo_node_until_sent(&f->solo, 2);
     (void)answered(f, PEER, LQ_MESSAGE_PRODUCE_ANSWER);
