@@ -16,6 +16,7 @@
 
 #include <lightq/admin.h>
 #include <lightq/consumer.h>
+#include <lightq/group.h>
 #include <lightq/producer.h>
 
 #include "tests/lib/alloc_fail.h"
@@ -24,9 +25,13 @@
 #define MESSAGES     40
 #define WAIT_MS      20000
 #define SWEEP_MAX    5000 /* more allocations than a session makes */
+#define QUIET_MS     20   /* nothing more seems to come */
+#define SILENCE_MS   1000 /* it surely does not */
 #define SERVERS_SIZE 512
 
 struct session {
+    int quiet_ms;
+    uint64_t lag; /* of the group, after the last session that could ask */
     char servers[SERVERS_SIZE];
     size_t taken, reported;
     size_t unread;   /* reported as stored and not read yet */
@@ -39,6 +44,7 @@ static void serve(int control, int answer)
     char byte;
     struct fake_cluster *cluster = fake_cluster_new(1);
     fake_cluster_topic(cluster, "t", 2);
+    fake_cluster_group(cluster, "t", "g", true, 0, 0);
     size_t size = strlen(fake_cluster_servers(cluster)) + 1;
     if (write(answer, fake_cluster_servers(cluster), size) != (ssize_t)size) {
         _exit(1);
@@ -124,6 +130,31 @@ static void consume(struct session *session, struct lightq *client)
     assert_int_equal(lightq_consumer_close(consumer, 0), LIGHTQ_OK);
 }
 
+/* Works through what is there as one of a group; what cannot be acked now is there again in the next session. */
+static void work(struct session *session, struct lightq *client)
+{
+    struct lightq_consumer *consumer;
+    struct lightq_group_info *info;
+    struct lightq_error error;
+    struct lightq_event event = {.kind = LIGHTQ_EVENT_MESSAGE};
+    if (lightq_consumer_new(client, &consumer, &error) != LIGHTQ_OK) {
+        return;
+    }
+    lightq_status status = lightq_consumer_join(consumer, "t", "g", LIGHTQ_PARTITION_ANY, WAIT_MS, &error);
+    while (status == LIGHTQ_OK && event.kind != LIGHTQ_EVENT_NONE &&
+           lightq_consumer_poll(consumer, session->quiet_ms, &event) == LIGHTQ_OK) {
+        if (event.kind == LIGHTQ_EVENT_MESSAGE) {
+            lightq_status acked = lightq_consumer_ack(consumer, &event.record);
+            assert_true(acked == LIGHTQ_OK || acked == LIGHTQ_ENOMEM);
+        }
+    }
+    assert_int_equal(lightq_consumer_close(consumer, WAIT_MS), LIGHTQ_OK);
+    if (lightq_group_describe(client, "t", "g", WAIT_MS, &info, &error) == LIGHTQ_OK) {
+        session->lag = info->partitions[0].lag + info->partitions[1].lag;
+        lightq_result_free(info);
+    }
+}
+
 /* One session with the @nth allocation failing. False: no allocation was left to fail. */
 static bool run_session(struct session *session, unsigned nth)
 {
@@ -145,6 +176,7 @@ static bool run_session(struct session *session, unsigned nth)
         produce(session, client);
         assert_int_equal(session->reported, session->taken);
         consume(session, client);
+        work(session, client);
         if (lightq_topic_list(client, WAIT_MS, &list, &error) == LIGHTQ_OK) {
             assert_int_equal(list->count, 1);
             lightq_result_free(list);
@@ -158,7 +190,7 @@ static bool run_session(struct session *session, unsigned nth)
 
 static void test_client_every_allocation_may_fail(void **state)
 {
-    struct session session = {.taken = 0};
+    struct session session = {.quiet_ms = QUIET_MS};
     int control[2], answer[2], exit_status = -1;
     (void)state;
     assert_int_equal(pipe(control), 0);
@@ -180,6 +212,9 @@ static void test_client_every_allocation_may_fail(void **state)
 
     print_message("%u allocations\n", nth - 1);
     assert_in_range(nth, 50, SWEEP_MAX - 1);
+    session.quiet_ms = SILENCE_MS;
+    assert_false(run_session(&session, SWEEP_MAX)); /* nothing fails */
+    assert_int_equal(session.lag, 0);               /* in the end the group has settled everything */
     close(control[1]);
     close(answer[0]);
     assert_int_equal(waitpid(child, &exit_status, 0), child);
