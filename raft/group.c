@@ -320,7 +320,7 @@ static void take_commit(struct lq_group *group)
 {
     /* libraft's may go back (replication.c:812); what was committed once stays so. */
     uint64_t index = raft_commit_index(&group->raft);
-    if (index <= group->committed) {
+    if (index <= group->committed || group->failed != LIGHTQ_OK) { /* failed: what is stored may be another entry */
         return;
     }
     group->committed = index;
