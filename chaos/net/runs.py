@@ -30,6 +30,7 @@ PARTITIONS = 3
 SMALL_FILES = ("segment.bytes=256k", "journal.bytes=256k", "disk.reserve.bytes=8m")  # so that files end and begin
 DISK_MB_LEAST = 256
 DISK_BYTES_PER_MESSAGE = 400
+COPIES_OF_DAMAGED = 6  # of all the data, on one disk: damaged replicas are set aside and never deleted
 EQUAL_SECONDS = 60  # after the heal
 SETTLE_SECONDS = 2.0  # of load after the last fault, so that what follows it is seen
 FAILURES = (Broken, RuntimeError, OSError, subprocess.SubprocessError, KeyError, ValueError)
@@ -163,7 +164,8 @@ class Run(Judged):
     def work(self):
         arguments = self.arguments
         nodes = nodes_for(self.name, arguments.nodes)
-        disk_mb = max(DISK_MB_LEAST, arguments.rate * arguments.duration * DISK_BYTES_PER_MESSAGE >> 20)
+        copies = COPIES_OF_DAMAGED if self.name == "mix" else 1
+        disk_mb = max(DISK_MB_LEAST, arguments.rate * arguments.duration * DISK_BYTES_PER_MESSAGE * copies >> 20)
         self.c = Cluster(nodes, SMALL_FILES, disk_mb, clocks=has_clocks(self.name))
         self.say(f"{self.c.folder}, {'namespaces' if self.c.place.namespaces else 'loopback only: no root'}")
         self.c.up()
