@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "client/wire/batch.h"
+#include "node/queue/dedup.h"
 #include "node/queue/partition.h"
 
 #define TIMEOUT_DEFAULT_MS 30000
@@ -55,6 +56,7 @@ static void answer(struct lq_produce *produce, struct lq_session *session, uint6
         body.base_offset = given->base_offset;
         body.timestamp_ms = given->timestamp_ms;
         body.duplicate = given->duplicate;
+        body.same_id = given->same_id;
     }
     lq_session_answer(produce->service->sessions, session, LQ_MESSAGE_PRODUCE_ANSWER, correlation, group, &body.base);
 }
@@ -114,6 +116,17 @@ static void count(struct lq_produce *produce, struct lq_session *session, const 
     }
 }
 
+/* What a client is told of a partition's verdict: too many ids are a matter of time. */
+static lightq_status told(lightq_status status, const char **text)
+{
+    if (status == LIGHTQ_ELIMIT) {
+        *text = "as many message ids as a partition remembers came within dedup.window: send slower";
+        return LIGHTQ_EBUSY;
+    }
+    *text = lightq_status_text(status);
+    return status;
+}
+
 /* The partition has decided. */
 static void on_decided(struct lq_partition_request *partition, lightq_status status)
 {
@@ -135,8 +148,9 @@ static void on_decided(struct lq_partition_request *partition, lightq_status sta
             answer(produce, session, request->correlation, request->group, partition->base_sequence, &verdict,
                    partition);
         } else {
-            refuse(produce, session, request->correlation, request->group, partition->base_sequence, status,
-                   lightq_status_text(status));
+            const char *text;
+            status = told(status, &text);
+            refuse(produce, session, request->correlation, request->group, partition->base_sequence, status, text);
         }
     }
     give_request(produce, request);
@@ -206,6 +220,10 @@ static lightq_status hand_in(struct lq_produce *produce, const struct lq_request
     request->partition.producer_id = summary->head.producer_id;
     request->partition.base_sequence = summary->head.base_sequence;
     request->partition.expected_offset = body->has_expected_offset ? body->expected_offset : LQ_OFFSET_ANY;
+    request->partition.has_id = body->message_id.len > 0;
+    if (request->partition.has_id) {
+        request->partition.message_id = lq_dedup_digest(body->message_id.data, body->message_id.len);
+    }
     request->partition.cb = on_decided;
     lightq_status status = lq_partition_produce(partition, &request->partition);
     if (status != LIGHTQ_OK) {
@@ -232,10 +250,6 @@ void lq_produce_request(struct lq_produce *produce, const struct lq_request *in)
     lightq_status status =
         lq_service_lead(service, &body->topic, body->partition, in->envelope->group, &placed, &partition, &text);
     group = placed == NULL ? group : placed->group;
-    if (status == LIGHTQ_OK && body->message_id.len > 0) {
-        status = LIGHTQ_EUNSUPPORTED;
-        text = "message ids are not supported by this version";
-    }
     if (status == LIGHTQ_OK && (text = over_limit(produce, in->session, in->payload->size)) != NULL) {
         status = LIGHTQ_EBUSY;
     }
@@ -243,9 +257,13 @@ void lq_produce_request(struct lq_produce *produce, const struct lq_request *in)
         status = check(produce, placed, in->payload, &summary, &err);
         text = err.text[0] == '\0' ? lightq_status_text(status) : err.text;
     }
+    if (status == LIGHTQ_OK && body->message_id.len > 0 &&
+        (summary.head.record_count != 1 || body->message_id.len > LQ_MESSAGE_ID_BYTES_MAX)) {
+        status = LIGHTQ_EINVAL;
+        text = "a message id has up to 255 bytes, and goes with a batch of one message";
+    }
     if (status == LIGHTQ_OK) {
-        status = hand_in(produce, in, partition, group, &summary);
-        text = lightq_status_text(status);
+        status = told(hand_in(produce, in, partition, group, &summary), &text);
     }
     if (status != LIGHTQ_OK) {
         refuse(produce, in->session, in->envelope->correlation, group, summary.head.base_sequence, status, text);

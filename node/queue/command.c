@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-void lq_command_append_head(const struct lq_command *command, uint8_t head[LQ_COMMAND_APPEND_HEAD_BYTES])
+size_t lq_command_append_head(const struct lq_command *command, uint8_t head[LQ_COMMAND_APPEND_HEAD_MOST])
 {
     head[0] = LQ_COMMAND_APPEND;
-    head[1] = LQ_COMMAND_APPEND_VERSION;
+    head[1] = command->append.has_id ? LQ_COMMAND_APPEND_ID_VERSION : LQ_COMMAND_APPEND_VERSION;
     lq_put_u16(head + 2, 0);
     lq_put_u32(head + 4, command->append.batch_crc);
     lq_put_u64(head + 8, command->append.producer_id);
@@ -14,14 +14,48 @@ void lq_command_append_head(const struct lq_command *command, uint8_t head[LQ_CO
     lq_put_u64(head + 24, command->append.expected_offset);
     lq_put_u32(head + 32, command->append.epoch);
     lq_put_u32(head + 36, command->append.begins_epoch ? LQ_COMMAND_APPEND_BEGINS : 0);
+    if (!command->append.has_id) {
+        return LQ_COMMAND_APPEND_HEAD_BYTES;
+    }
+    memcpy(head + LQ_COMMAND_APPEND_HEAD_BYTES, command->append.message_id.bytes,
+           sizeof command->append.message_id.bytes);
+    return LQ_COMMAND_APPEND_HEAD_MOST;
+}
+
+static void encode_skip(const struct lq_command *command, struct lq_writer *writer)
+{
+    lq_write_u32(writer, command->skip.epoch);
+    lq_write_u64(writer, command->skip.producer_id);
+    lq_write_u64(writer, command->skip.sequence);
+    lq_write_u64(writer, command->skip.base_offset);
+    lq_write_u64(writer, command->skip.term);
+    lq_write_u64(writer, command->skip.timestamp_ms);
+    lq_write_u32(writer, command->skip.count);
+    lq_write_u32(writer, command->skip.begins_epoch ? LQ_COMMAND_APPEND_BEGINS : 0);
+}
+
+static lightq_status decode_skip(struct lq_reader *reader, struct lq_command *command)
+{
+    command->skip.epoch = lq_read_u32(reader);
+    command->skip.producer_id = lq_read_u64(reader);
+    command->skip.sequence = lq_read_u64(reader);
+    command->skip.base_offset = lq_read_u64(reader);
+    command->skip.term = lq_read_u64(reader);
+    command->skip.timestamp_ms = lq_read_u64(reader);
+    command->skip.count = lq_read_u32(reader);
+    uint32_t bits = lq_read_u32(reader);
+    command->skip.begins_epoch = (bits & LQ_COMMAND_APPEND_BEGINS) != 0;
+    return reader->failed || (bits & ~LQ_COMMAND_APPEND_BEGINS) != 0 || command->skip.producer_id == 0 ||
+                   command->skip.count == 0
+               ? LIGHTQ_ECORRUPT
+               : LIGHTQ_OK;
 }
 
 void lq_command_encode(const struct lq_command *command, struct lq_writer *writer)
 {
     if (command->type == LQ_COMMAND_APPEND) {
-        uint8_t head[LQ_COMMAND_APPEND_HEAD_BYTES];
-        lq_command_append_head(command, head);
-        lq_write_bytes(writer, head, sizeof head);
+        uint8_t head[LQ_COMMAND_APPEND_HEAD_MOST];
+        lq_write_bytes(writer, head, lq_command_append_head(command, head));
         return;
     }
     lq_write_u8(writer, (uint8_t)command->type);
@@ -40,6 +74,9 @@ void lq_command_encode(const struct lq_command *command, struct lq_writer *write
     case LQ_COMMAND_FORGET:
         lq_write_u32(writer, 0);
         lq_write_u64(writer, command->forget.index);
+        break;
+    case LQ_COMMAND_SKIP:
+        encode_skip(command, writer);
         break;
     case LQ_COMMAND_APPEND:
         break;
@@ -64,8 +101,16 @@ static lightq_status decode_append(struct lq_reader *reader, uint8_t version, st
     command->append.expected_offset = lq_read_u64(reader);
     command->append.epoch = lq_read_u32(reader);
     uint32_t bits = lq_read_u32(reader);
-    uint32_t bits_known = version == LQ_COMMAND_APPEND_VERSION ? LQ_COMMAND_APPEND_BEGINS : 0;
+    uint32_t bits_known = version >= LQ_COMMAND_APPEND_VERSION ? LQ_COMMAND_APPEND_BEGINS : 0;
     command->append.begins_epoch = (bits & LQ_COMMAND_APPEND_BEGINS) != 0;
+    command->append.has_id = version == LQ_COMMAND_APPEND_ID_VERSION;
+    if (command->append.has_id) {
+        const uint8_t *digest = lq_read_bytes(reader, sizeof command->append.message_id.bytes);
+        if (digest == NULL) {
+            return LIGHTQ_ECORRUPT;
+        }
+        memcpy(command->append.message_id.bytes, digest, sizeof command->append.message_id.bytes);
+    }
     command->append.batch_size = (uint32_t)lq_reader_left(reader);
     command->append.batch = lq_read_bytes(reader, command->append.batch_size);
     return reader->failed || (bits & ~bits_known) != 0 || command->append.batch_size == 0 ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
@@ -99,7 +144,7 @@ lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq
     if (reader.failed) {
         return LIGHTQ_ECORRUPT;
     }
-    uint8_t newest = command->type == LQ_COMMAND_APPEND ? LQ_COMMAND_APPEND_VERSION : LQ_COMMAND_VERSION;
+    uint8_t newest = command->type == LQ_COMMAND_APPEND ? LQ_COMMAND_APPEND_ID_VERSION : LQ_COMMAND_VERSION;
     if (version < LQ_COMMAND_VERSION || version > newest || flags != 0) {
         return LIGHTQ_EVERSION;
     }
@@ -116,6 +161,9 @@ lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq
         break;
     case LQ_COMMAND_FORGET:
         status = decode_number(&reader, &command->forget.index);
+        break;
+    case LQ_COMMAND_SKIP:
+        status = decode_skip(&reader, command);
         break;
     default:
         status = lq_cgroup_command_decode(&reader, command);

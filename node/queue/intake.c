@@ -65,6 +65,7 @@ static void finish_proposed(struct lq_partition *partition, struct lq_partition_
     uint64_t base_offset = request->base_offset;
     uint64_t term = request->term;
     uint64_t timestamp_ms = request->timestamp_ms;
+    bool same_id = request->same_id;
     finish(partition, request, status);
     while (retry != NULL) {
         struct lq_partition_request *next = retry->next;
@@ -72,6 +73,7 @@ static void finish_proposed(struct lq_partition *partition, struct lq_partition_
         retry->term = term;
         retry->timestamp_ms = timestamp_ms;
         retry->duplicate = true;
+        retry->same_id = same_id;
         finish(partition, retry, status);
         retry = next;
     }
@@ -135,13 +137,105 @@ static void decide(struct lq_partition *partition, struct lq_partition_request *
     lq_partition_wake(partition);
 }
 
-static lightq_status propose_batch(struct lq_partition *partition, struct lq_partition_request *request)
+/* What becomes of a message with an id. OK: it is to be stored, or, with *known, is there already. EBUSY: one is under
+ * way under that id, wait for it. ELIMIT: no more ids can be remembered now. */
+static lightq_status judge_id(const struct lq_partition *partition, const struct lq_partition_request *request,
+                              const struct lq_dedup_entry **known)
 {
-    if (request->expected_offset != LQ_OFFSET_ANY && request->expected_offset != partition->tail.next_offset) {
-        return LIGHTQ_EEXPECTED;
+    const struct lq_queue_state *state = &partition->state;
+    uint64_t window_ms = state->config.dedup_window_ms;
+    uint64_t now_ms = stamp(partition);
+    if (lq_tail_find_id(&partition->tail, request) != NULL) {
+        return LIGHTQ_EBUSY;
+    }
+    *known = lq_dedup_find(&state->dedup, &request->message_id, now_ms, window_ms);
+    bool is_full =
+        *known == NULL && lq_dedup_is_full(&state->dedup, lq_tail_id_count(&partition->tail) + 1, now_ms, window_ms);
+    return is_full ? LIGHTQ_ELIMIT : LIGHTQ_OK;
+}
+
+/* Proposes @request as @payload. */
+static lightq_status submit(struct lq_partition *partition, struct lq_partition_request *request,
+                            const struct iovec *payload, unsigned payload_count, struct lq_tail_producer *producer)
+{
+    const struct lq_proposal proposal = {.payload = payload,
+                                         .payload_count = payload_count,
+                                         .message_count = request->same_id ? 0 : request->message_count,
+                                         .base_offset = partition->tail.next_offset,
+                                         .timestamp_ms = stamp(partition),
+                                         .is_append = !request->same_id};
+    uint64_t term = partition->term;
+    lightq_status status = partition->options.port->submit(partition->options.port_owner, &proposal, &request->index);
+    if (!partition->leading) { /* lost inside the call, and the tail with it */
+        if (status == LIGHTQ_OK) {
+            decide(partition, request, LIGHTQ_ELEADERSHIPLOST);
+        }
+        return status;
+    }
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    request->proposed_term = term;
+    if (!request->same_id) {
+        request->term = term;
+        request->base_offset = proposal.base_offset;
+    }
+    request->timestamp_ms = proposal.timestamp_ms;
+    push(&partition->proposed, request);
+    lq_tail_proposed(&partition->tail, &partition->state, producer, request);
+    return LIGHTQ_OK;
+}
+
+/* Its message is there as @known: the producer goes on behind it, and nothing is stored. */
+static lightq_status propose_skip(struct lq_partition *partition, struct lq_partition_request *request,
+                                  const struct lq_dedup_entry *known)
+{
+    request->same_id = true;
+    request->duplicate = true;
+    request->base_offset = known->offset;
+    request->term = known->term;
+    request->known_ms = known->timestamp_ms;
+    if (request->producer_id == 0) {
+        request->timestamp_ms = request->known_ms;
+        decide(partition, request, LIGHTQ_OK);
+        return LIGHTQ_OK;
     }
     struct lq_tail_producer *producer;
     lightq_status status = lq_tail_reserve(&partition->tail, request, &producer);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    const struct lq_command command = {.type = LQ_COMMAND_SKIP,
+                                       .skip = {.producer_id = request->producer_id,
+                                                .sequence = request->base_sequence,
+                                                .count = request->message_count,
+                                                .epoch = request->epoch,
+                                                .begins_epoch = request->begins_epoch,
+                                                .base_offset = known->offset,
+                                                .term = known->term,
+                                                .timestamp_ms = known->timestamp_ms}};
+    struct lq_writer writer;
+    lq_writer_init(&writer, LQ_COMMAND_BYTES_MAX);
+    lq_command_encode(&command, &writer);
+    const struct iovec payload = {.iov_base = writer.bytes, .iov_len = writer.size};
+    status = writer.status == LIGHTQ_OK ? submit(partition, request, &payload, 1, producer) : writer.status;
+    lq_writer_deinit(&writer);
+    if (status != LIGHTQ_OK && partition->leading) {
+        lq_tail_release(&partition->tail, producer);
+    }
+    return status;
+}
+
+static lightq_status propose_append(struct lq_partition *partition, struct lq_partition_request *request, bool has_id)
+{
+    struct lq_tail_producer *producer;
+    lightq_status status = lq_tail_reserve(&partition->tail, request, &producer);
+    if (status == LIGHTQ_OK && has_id) {
+        status = lq_tail_add_id(&partition->tail, request);
+        if (status != LIGHTQ_OK) {
+            lq_tail_release(&partition->tail, producer);
+        }
+    }
     if (status != LIGHTQ_OK) {
         return status;
     }
@@ -150,34 +244,42 @@ static lightq_status propose_batch(struct lq_partition *partition, struct lq_par
                                                   .expected_offset = request->expected_offset,
                                                   .epoch = request->epoch,
                                                   .begins_epoch = request->begins_epoch,
+                                                  .has_id = has_id,
+                                                  .message_id = request->message_id,
                                                   .batch_crc = request->batch_crc}};
-    uint8_t head[LQ_COMMAND_APPEND_HEAD_BYTES];
-    lq_command_append_head(&command, head);
-    const struct iovec payload[] = {{.iov_base = head, .iov_len = sizeof head},
+    uint8_t head[LQ_COMMAND_APPEND_HEAD_MOST];
+    size_t head_size = lq_command_append_head(&command, head);
+    const struct iovec payload[] = {{.iov_base = head, .iov_len = head_size},
                                     {.iov_base = request->slab->bytes + request->offset, .iov_len = request->size}};
-    const struct lq_proposal proposal = {.payload = payload,
-                                         .payload_count = 2,
-                                         .message_count = request->message_count,
-                                         .base_offset = partition->tail.next_offset,
-                                         .timestamp_ms = stamp(partition),
-                                         .is_append = true};
-    request->term = partition->term;
-    status = partition->options.port->submit(partition->options.port_owner, &proposal, &request->index);
-    if (!partition->leading) { /* lost inside the call, and the tail with it */
-        if (status == LIGHTQ_OK) {
-            decide(partition, request, LIGHTQ_ELEADERSHIPLOST);
+    status = submit(partition, request, payload, 2, producer);
+    if (status != LIGHTQ_OK && partition->leading) {
+        if (has_id) {
+            lq_tail_remove_id(&partition->tail, request);
         }
-        return status;
-    }
-    if (status != LIGHTQ_OK) {
         lq_tail_release(&partition->tail, producer);
-        return status;
     }
-    request->base_offset = proposal.base_offset;
-    request->timestamp_ms = proposal.timestamp_ms;
-    push(&partition->proposed, request);
-    lq_tail_proposed(&partition->tail, &partition->state, producer, request);
-    return LIGHTQ_OK;
+    return status;
+}
+
+static lightq_status propose_batch(struct lq_partition *partition, struct lq_partition_request *request)
+{
+    const struct lq_dedup_entry *known = NULL;
+    request->same_id = false;
+    if (request->has_id && partition->state.config.dedup_window_ms != 0) {
+        lightq_status status = judge_id(partition, request, &known);
+        if (status != LIGHTQ_OK) {
+            return status;
+        }
+    } else {
+        request->has_id = false; /* ids are not looked at */
+    }
+    if (known != NULL) {
+        return propose_skip(partition, request, known);
+    }
+    if (request->expected_offset != LQ_OFFSET_ANY && request->expected_offset != partition->tail.next_offset) {
+        return LIGHTQ_EEXPECTED;
+    }
+    return propose_append(partition, request, request->has_id);
 }
 
 /* OK: @request has found its place, and is answered later. Anything else: it is in none. */
@@ -228,7 +330,7 @@ static lightq_status check(const struct lq_partition *partition, const struct lq
         request->base_sequence > UINT64_MAX - request->message_count) {
         return LIGHTQ_EINVAL;
     }
-    if (request->size > LQ_ENTRY_BYTES_MAX - LQ_COMMAND_APPEND_HEAD_BYTES) {
+    if (request->size > LQ_ENTRY_BYTES_MAX - LQ_COMMAND_APPEND_HEAD_MOST) {
         return LIGHTQ_ETOOBIG;
     }
     return partition->waiting >= partition->options.waiting_max ? LIGHTQ_EBUSY : LIGHTQ_OK;
@@ -256,6 +358,7 @@ lightq_status lq_partition_produce(struct lq_partition *partition, struct lq_par
     request->retries = NULL;
     request->next_of_producer = NULL;
     request->duplicate = false;
+    request->same_id = false;
     if (partition->in_machine == 0 && partition->queued.first == NULL) {
         status = judge(partition, request);
         if (status != LIGHTQ_EBUSY) {
@@ -311,7 +414,9 @@ void lq_intake_applied(struct lq_partition *partition, const struct lq_entry *en
     if (request != NULL && request->index == entry->index) {
         (void)pop(&partition->proposed);
         lq_tail_applied(&partition->tail, request);
-        finish_proposed(partition, request, request->term == entry->term ? LIGHTQ_OK : LIGHTQ_ELEADERSHIPLOST);
+        bool is_it = request->proposed_term == entry->term;
+        request->timestamp_ms = request->same_id ? request->known_ms : request->timestamp_ms;
+        finish_proposed(partition, request, is_it ? LIGHTQ_OK : LIGHTQ_ELEADERSHIPLOST);
     }
 }
 

@@ -41,6 +41,7 @@ static unsigned events_of(const struct lq_partition *partition, const struct lq_
     case LQ_COMMAND_CONFIG:
         return LQ_PARTITION_CONFIGURED;
     case LQ_COMMAND_FORGET:
+    case LQ_COMMAND_SKIP:
         break;
     case LQ_COMMAND_GROUP_CREATE:
     case LQ_COMMAND_GROUP_DELETE:

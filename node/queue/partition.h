@@ -17,6 +17,7 @@
 #include "client/base/err.h"
 #include "client/base/id.h"
 #include "client/base/slab.h"
+#include "node/queue/table.h"
 #include "node/queue/topic_config.h"
 #include "raft/host.h"
 #include "storage/format.h"
@@ -39,6 +40,7 @@ struct lq_partition_request;
  *                    that begins an epoch: it comes before what is stored, and nobody knows whether it is
  *   EFENCED          a newer epoch of this producer was seen
  *   EEXPECTED        the log's end is not expected_offset
+ *   ELIMIT           not proposed: more message ids within dedup.window than are remembered; later there is room
  *   ENOTLEADER       not proposed: this replica stopped leading while it waited
  *   ELEADERSHIPLOST  proposed, and the outcome is not known; an idempotent producer may send it again
  *   ENOSPC | ETOOBIG | ENOMEM | ESTOPPED   not proposed
@@ -55,23 +57,29 @@ struct lq_partition_request {
     bool begins_epoch;        /* what comes before it and is not stored was given up */
     uint64_t producer_id;     /* 0: not idempotent, nothing is checked */
     uint64_t base_sequence;   /* of the first message; sequences count messages, and go on over epochs */
+    bool has_id;              /* of one message: not stored when another with this id is, within dedup.window */
+    struct lq_id message_id;  /* digest: dedup.h */
     uint64_t expected_offset; /* LQ_OFFSET_ANY, or EEXPECTED unless the batch goes exactly there */
     lq_partition_cb cb;
     void *data;
     /* Given, with OK: */
     uint64_t base_offset, term, timestamp_ms;
     bool duplicate;
+    bool same_id; /* base_offset, term and timestamp_ms are those of another message, stored under the same id */
     /* Internal. */
     struct lq_partition_request *next;
     struct lq_partition_request *next_of_producer; /* proposed after this one */
     struct lq_partition_request *retries;          /* of the same batch: they wait for this proposal */
     uint64_t index;                                /* of the entry it was proposed as */
+    uint64_t proposed_term, known_ms;
     lightq_status result;
+    UT_hash_handle hh; /* in the tail's table of ids, while it is proposed with one */
 };
 
 /* Hands in a batch. OK: request->cb runs once. Anything else: it never runs, nothing was proposed:
  *   ENOTLEADER | ESTOPPED | EINVAL (message_count or base_sequence out of range) | ETOOBIG | EBUSY (too much waits
- * here; the same batch may be sent again) | EOUTOFSEQUENCE | EFENCED | EEXPECTED | EDUPLICATE | ENOSPC | ENOMEM. */
+ * here; the same batch may be sent again) | EOUTOFSEQUENCE | EFENCED | EEXPECTED | EDUPLICATE | ELIMIT | ENOSPC |
+ * ENOMEM. */
 lightq_status lq_partition_produce(struct lq_partition *partition, struct lq_partition_request *request) LQ_MUST_CHECK;
 
 /* ---- what is there ---- */

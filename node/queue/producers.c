@@ -165,10 +165,10 @@ static bool follows(const struct lq_producer *producer, uint64_t end, uint64_t s
     return sequence == end || (sequence > end && sequence <= producer->progress.epoch_sequence);
 }
 
-/* The batches follow one another and end where the producer goes on. At least one is kept. */
+/* The batches follow one another and end where the producer goes on. At least one is kept. Their offsets need not go
+ * up: one that was skipped has that of another message, stored before. */
 static bool load_batches(struct lq_producer *producer, struct lq_reader *reader, uint64_t offset_end)
 {
-    uint64_t offset = 0;
     for (uint32_t i = 0; i < producer->kept; i++) {
         struct lq_batch_place *batch = &producer->batches[i];
         batch->sequence = lq_read_u64(reader);
@@ -177,11 +177,10 @@ static bool load_batches(struct lq_producer *producer, struct lq_reader *reader,
         batch->timestamp_ms = lq_read_u64(reader);
         batch->count = lq_read_u32(reader);
         if (reader->failed || batch->count == 0 || batch->count > LQ_BATCH_RECORDS_MAX ||
-            batch->sequence > UINT64_MAX - batch->count || batch->base_offset < offset ||
-            batch->base_offset > offset_end || offset_end - batch->base_offset < batch->count) {
+            batch->sequence > UINT64_MAX - batch->count || batch->base_offset > offset_end ||
+            offset_end - batch->base_offset < batch->count) {
             return false;
         }
-        offset = batch->base_offset + batch->count;
         const struct lq_batch_place *before = i > 0 ? batch - 1 : NULL;
         if (before != NULL && !follows(producer, before->sequence + before->count, batch->sequence)) {
             return false;

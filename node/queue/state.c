@@ -8,7 +8,8 @@
 #include "node/queue/sealed.h"
 
 #define STATE_MAGIC             0x5350514cu /* "LQPS" read as little endian */
-#define STATE_VERSION           3
+#define STATE_VERSION           4
+#define STATE_VERSION_NO_IDS    3
 #define STATE_VERSION_NO_GROUPS 2
 #define STATE_VERSION_PLAIN     1 /* producers without epochs */
 #define STATE_HEAD_BYTES        8
@@ -24,6 +25,7 @@ void lq_queue_state_init(struct lq_queue_state *state)
 void lq_queue_state_deinit(struct lq_queue_state *state)
 {
     lq_cgroups_deinit(&state->cgroups);
+    lq_dedup_deinit(&state->dedup);
     lq_producers_deinit(&state->producers);
     lq_marks_deinit(&state->marks);
 }
@@ -94,11 +96,45 @@ static lightq_status apply_append(struct lq_queue_state *state, const struct lq_
                           "entry %llu: producer %llu cannot be remembered: %s", (unsigned long long)entry->index,
                           (unsigned long long)command->append.producer_id, lightq_status_text(status));
     }
+    lq_dedup_expire(&state->dedup, entry->timestamp_ms, state->config.dedup_window_ms);
+    if (command->append.has_id && lq_dedup_applied(&state->dedup, &command->append.message_id, state->end_offset,
+                                                   entry->term, entry->timestamp_ms) != LIGHTQ_OK) {
+        return lq_err_set(err, LIGHTQ_ENOMEM, "entry %llu: out of memory for a message id",
+                          (unsigned long long)entry->index);
+    }
     state->digest = digest_next(state->digest, state->end_offset, entry->message_count, command->append.batch_crc);
     state->end_offset += entry->message_count;
     state->bytes += command->append.batch_size;
     state->append_ms = entry->timestamp_ms;
     return LIGHTQ_OK;
+}
+
+/* Messages that are not stored: their producer goes on behind them all the same. */
+static lightq_status apply_skip(struct lq_queue_state *state, const struct lq_entry *entry,
+                                const struct lq_command *command, struct lq_err *err)
+{
+    const struct lq_producer *producer = lq_producers_find(&state->producers, command->skip.producer_id);
+    const struct lq_numbering numbering = {.epoch = command->skip.epoch,
+                                           .begins_epoch = command->skip.begins_epoch,
+                                           .sequence = command->skip.sequence,
+                                           .count = command->skip.count};
+    const struct lq_batch_place place = {.sequence = command->skip.sequence,
+                                         .count = command->skip.count,
+                                         .base_offset = command->skip.base_offset,
+                                         .term = command->skip.term,
+                                         .timestamp_ms = command->skip.timestamp_ms};
+    lightq_status status = LIGHTQ_ECORRUPT;
+    if (place.sequence <= UINT64_MAX - place.count && place.base_offset < state->end_offset &&
+        place.count <= state->end_offset - place.base_offset && place.timestamp_ms <= entry->timestamp_ms &&
+        lq_sequence_judge(producer == NULL ? NULL : &producer->progress, &numbering) == LQ_VERDICT_NEXT) {
+        status = lq_producers_applied(&state->producers, command->skip.producer_id, command->skip.epoch, entry->index,
+                                      &place);
+    }
+    return status == LIGHTQ_OK ? status
+                               : lq_err_set(err, status == LIGHTQ_ELIMIT ? LIGHTQ_ECORRUPT : status,
+                                            "entry %llu: sequence %llu of producer %llu cannot be skipped",
+                                            (unsigned long long)entry->index, (unsigned long long)place.sequence,
+                                            (unsigned long long)command->skip.producer_id);
 }
 
 static void apply_trim(struct lq_queue_state *state, uint64_t offset)
@@ -160,6 +196,8 @@ static lightq_status apply_command(struct lq_queue_state *state, const struct lq
     case LQ_COMMAND_FORGET:
         lq_producers_forget(&state->producers, command->forget.index);
         break;
+    case LQ_COMMAND_SKIP:
+        return apply_skip(state, entry, command, err);
     case LQ_COMMAND_APPEND:
         break;
     case LQ_COMMAND_GROUP_CREATE:
@@ -239,6 +277,7 @@ lightq_status lq_queue_state_save(const struct lq_queue_state *state, struct lq_
     lq_marks_save(&state->marks, writer);
     lq_producers_save(&state->producers, writer);
     lightq_status status = lq_cgroups_save(&state->cgroups, writer);
+    lq_dedup_save(&state->dedup, writer);
     return status == LIGHTQ_OK ? lq_sealed_end(writer, begin) : status;
 }
 
@@ -283,6 +322,9 @@ static lightq_status load_fields(struct lq_queue_state *state, struct lq_reader 
                                         .start_offset = state->start_offset,
                                         .end_offset = state->end_offset};
         status = lq_cgroups_load(&state->cgroups, reader, &at);
+    }
+    if (status == LIGHTQ_OK && version > STATE_VERSION_NO_IDS) {
+        status = lq_dedup_load(&state->dedup, reader, state->end_offset, state->timestamp_ms);
     }
     if (status == LIGHTQ_OK && (reader->failed || lq_reader_left(reader) != 0 || !is_sound(state))) {
         status = LIGHTQ_ECORRUPT;

@@ -3,7 +3,8 @@
  * lq_queue_state_save(). Called by partition.c. The checkpoint, little endian:
  *
  *      0  magic          u32   "LQPS"
- *      4  version        u16   3 (read as well: 2, without consumer groups, and 1, also with other producers)
+ *      4  version        u16   4 (read as well: 3, without message ids, 2, without consumer groups, 1, with other
+ *                             producers)
  *      6  flags          u16   0
  *      8  start_offset   u64
  *     16  end_offset     u64
@@ -16,7 +17,8 @@
  *     72  append_ms      u64   stamp of the last batch
  *     80  topic          16 bytes
  *     96  partition      u32
- *    100  configuration  (topic_config.h), marks (marks.h), producers (producers.h), consumer groups (cgroups.h)
+ *    100  configuration  (topic_config.h), marks (marks.h), producers (producers.h), consumer groups (cgroups.h),
+ *                        message ids (dedup.h)
  *  end-4  crc32c         u32   over all before it */
 #ifndef LQ_NODE_QUEUE_STATE_H
 #define LQ_NODE_QUEUE_STATE_H
@@ -29,6 +31,7 @@
 #include "client/base/id.h"
 #include "node/queue/cgroups.h"
 #include "node/queue/command.h"
+#include "node/queue/dedup.h"
 #include "node/queue/marks.h"
 #include "node/queue/producers.h"
 #include "storage/format.h"
@@ -45,6 +48,7 @@ struct lq_queue_state {
     struct lq_marks marks;
     struct lq_producers producers;
     struct lq_cgroups cgroups;
+    struct lq_dedup dedup;
     struct lq_cgroup_result outcome; /* of the command of a group that was applied last; not saved */
 };
 

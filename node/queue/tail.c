@@ -17,6 +17,7 @@ void lq_tail_start(struct lq_tail *tail, const struct lq_queue_state *state)
 void lq_tail_drop(struct lq_tail *tail)
 {
     struct lq_tail_producer *producer = tail->table;
+    HASH_CLEAR(hh, tail->ids);
     HASH_CLEAR(hh, tail->table); /* the elements go on being linked in order */
     while (producer != NULL) {
         struct lq_tail_producer *next = producer->hh.next;
@@ -138,7 +139,7 @@ void lq_tail_release(struct lq_tail *tail, struct lq_tail_producer *producer)
 void lq_tail_proposed(struct lq_tail *tail, const struct lq_queue_state *state, struct lq_tail_producer *producer,
                       struct lq_partition_request *request)
 {
-    tail->next_offset += request->message_count;
+    tail->next_offset += request->same_id ? 0 : request->message_count;
     tail->timestamp_ms = request->timestamp_ms;
     if (producer == NULL) {
         return;
@@ -159,8 +160,35 @@ void lq_tail_proposed(struct lq_tail *tail, const struct lq_queue_state *state, 
     producer->progress = lq_progress_after(before, request->epoch, request->base_sequence, request->message_count);
 }
 
+const struct lq_partition_request *lq_tail_find_id(const struct lq_tail *tail,
+                                                   const struct lq_partition_request *request)
+{
+    struct lq_partition_request *found = NULL;
+    HASH_FIND(hh, tail->ids, &request->message_id, sizeof request->message_id, found);
+    return found;
+}
+
+lightq_status lq_tail_add_id(struct lq_tail *tail, struct lq_partition_request *request)
+{
+    HASH_ADD(hh, tail->ids, message_id, sizeof request->message_id, request);
+    return request->hh.tbl == NULL ? LIGHTQ_ENOMEM : LIGHTQ_OK;
+}
+
+void lq_tail_remove_id(struct lq_tail *tail, struct lq_partition_request *request)
+{
+    HASH_DEL(tail->ids, request);
+}
+
+size_t lq_tail_id_count(const struct lq_tail *tail)
+{
+    return HASH_COUNT(tail->ids);
+}
+
 void lq_tail_applied(struct lq_tail *tail, struct lq_partition_request *request)
 {
+    if (request->has_id && !request->same_id) {
+        lq_tail_remove_id(tail, request);
+    }
     if (request->producer_id == 0) {
         return;
     }

@@ -26,6 +26,7 @@ struct lq_tail {
     uint64_t forget_index; /* a FORGET was proposed for this index: such producers count as unknown */
     uint64_t forget_entry; /* the entry it was proposed as; 0: none in flight */
     struct lq_tail_producer *table;
+    struct lq_partition_request *ids; /* proposed with a message id, by it */
 };
 
 enum lq_tail_verdict {
@@ -56,6 +57,13 @@ void lq_tail_release(struct lq_tail *tail, struct lq_tail_producer *producer);
  * id 0. */
 void lq_tail_proposed(struct lq_tail *tail, const struct lq_queue_state *state, struct lq_tail_producer *producer,
                       struct lq_partition_request *request);
+/* The proposal that is to be stored under @request's message id, or NULL. */
+const struct lq_partition_request *lq_tail_find_id(const struct lq_tail *tail,
+                                                   const struct lq_partition_request *request);
+/* Before proposing it: nobody else is to store under its id. OK | ENOMEM. */
+lightq_status lq_tail_add_id(struct lq_tail *tail, struct lq_partition_request *request) LQ_MUST_CHECK;
+void lq_tail_remove_id(struct lq_tail *tail, struct lq_partition_request *request);
+size_t lq_tail_id_count(const struct lq_tail *tail);
 /* @request, the oldest proposal, is applied now (@state shows it). */
 void lq_tail_applied(struct lq_tail *tail, struct lq_partition_request *request);
 

@@ -13,15 +13,18 @@
 #include "client/base/limits.h"
 
 /* The columns of client/base/conf.h. Every member is a uint64_t; the order is that of the encoding: add at the end. */
-#define LQ_TOPIC_OPTIONS(X)                                                                               \
-    X(SIZE, retention_bytes, "retention.bytes", 0, UINT64_MAX, "0", "bytes", true,                        \
-      "Messages are dropped from the start when more bytes than this are kept behind them; 0 keeps all.") \
-    X(DURATION, retention_ms, "retention.ms", 0, UINT64_MAX, "0", "ms", true,                             \
-      "Messages older than this are dropped; 0 keeps them for ever.")                                     \
-    X(U64, retention_messages, "retention.messages", 0, UINT64_MAX, "0", "messages", true,                \
-      "At most about this many messages are kept; 0 keeps all.")                                          \
-    X(SIZE, max_message_bytes, "max.message.bytes", 1, LQ_MESSAGE_BYTES_MAX, "1m", "bytes", true,         \
-      "The largest message that is taken.")
+#define LQ_TOPIC_OPTIONS(X)                                                                                         \
+    X(SIZE, retention_bytes, "retention.bytes", 0, UINT64_MAX, "0", "bytes", true,                                  \
+      "Messages are dropped from the start when more bytes than this are kept behind them; 0 keeps all.")           \
+    X(DURATION, retention_ms, "retention.ms", 0, UINT64_MAX, "0", "ms", true,                                       \
+      "Messages older than this are dropped; 0 keeps them for ever.")                                               \
+    X(U64, retention_messages, "retention.messages", 0, UINT64_MAX, "0", "messages", true,                          \
+      "At most about this many messages are kept; 0 keeps all.")                                                    \
+    X(SIZE, max_message_bytes, "max.message.bytes", 1, LQ_MESSAGE_BYTES_MAX, "1m", "bytes", true,                   \
+      "The largest message that is taken.")                                                                         \
+    X(DURATION, dedup_window_ms, "dedup.window", 0, LQ_DEDUP_WINDOW_MS_MAX, "2m", "ms", true,                       \
+      "A message whose id was stored in its partition within this time is not stored again; 0: ids are not looked " \
+      "at.")
 
 struct lq_topic_config {
     LQ_TOPIC_OPTIONS(LQ_CONF_MEMBER)

@@ -195,11 +195,11 @@ static void test_apply_of_a_fenced_batch_stops_the_replica(void **state)
 static void test_append_command_survives_its_bytes(void **state)
 {
     (void)state;
-    uint8_t bytes[LQ_COMMAND_APPEND_HEAD_BYTES + 1] = {0};
+    uint8_t bytes[LQ_COMMAND_APPEND_HEAD_MOST] = {0};
     struct lq_command back;
     const struct lq_command append = {
         .append = {.producer_id = 3, .sequence = 4, .expected_offset = 5, .epoch = 6, .batch_crc = 7}};
-    lq_command_append_head(&append, bytes);
+    assert_int_equal(lq_command_append_head(&append, bytes), LQ_COMMAND_APPEND_HEAD_BYTES);
     assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_OK);
     assert_true(back.append.producer_id == 3 && back.append.sequence == 4 && back.append.expected_offset == 5);
     assert_true(back.append.epoch == 6 && back.append.batch_crc == 7 && !back.append.begins_epoch);
@@ -214,7 +214,7 @@ static void test_append_command_survives_its_bytes(void **state)
     assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_ECORRUPT);
     bytes[36] = 0;
     assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_OK);
-    bytes[1] = 3;
+    bytes[1] = 4;
     assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_EVERSION);
     bytes[1] = 0;
     assert_int_equal(lq_command_decode(bytes, sizeof bytes, &back), LIGHTQ_EVERSION);

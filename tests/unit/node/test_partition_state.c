@@ -303,7 +303,7 @@ static void unknown_type(struct lq_entry *entry, uint8_t *payload)
 static void newer_version(struct lq_entry *entry, uint8_t *payload)
 {
     (void)entry;
-    payload[1]++;
+    payload[1] = LQ_COMMAND_APPEND_ID_VERSION + 1;
 }
 static void no_batch(struct lq_entry *entry, uint8_t *payload)
 {
@@ -372,6 +372,15 @@ static void test_commands_survive_their_bytes(void **state)
     lq_topic_config_init(&config.config.config);
     const struct lq_command commands[] = {{.type = LQ_COMMAND_TRIM, .trim = {.offset = UINT64_MAX}},
                                           {.type = LQ_COMMAND_FORGET, .forget = {.index = 12}},
+                                          {.type = LQ_COMMAND_SKIP,
+                                           .skip = {.producer_id = 1,
+                                                    .sequence = 2,
+                                                    .base_offset = 3,
+                                                    .term = 4,
+                                                    .timestamp_ms = 5,
+                                                    .epoch = 6,
+                                                    .count = 1,
+                                                    .begins_epoch = true}},
                                           config};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         struct lq_writer writer;

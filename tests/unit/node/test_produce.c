@@ -219,14 +219,26 @@ static void test_produce_to_what_is_not_there_is_named(void **state)
     lq_slab_unref(batch);
 }
 
-static void test_produce_message_id_is_not_supported_yet(void **state)
+static void test_produce_message_id_is_stored_once(void **state)
 {
     struct fixture *f = *state;
-    uint8_t id[] = {1, 2, 3};
+    uint8_t id[LQ_MESSAGE_ID_BYTES_MAX + 1] = {1, 2, 3};
     Lightq__Wire__Produce body = to(&f->topic);
-    body.message_id = (ProtobufCBinaryData){.len = sizeof id, .data = id};
+    body.message_id = (ProtobufCBinaryData){.len = 3, .data = id};
+    assert_false(say(f, &body, solo_batch(7, 0, 1, 1))->same_id);
 
-    assert_int_equal(say(f, &body, solo_batch(0, 0, 1, 1))->status, LIGHTQ_EUNSUPPORTED);
+    const Lightq__Wire__ProduceAnswer *answer = say(f, &body, solo_batch(8, 0, 1, 1)); /* another producer's */
+
+    assert_int_equal(answer->status, LIGHTQ_OK);
+    assert_true(answer->same_id && answer->duplicate);
+    assert_int_equal(answer->base_offset, 0);
+    body.message_id.len = 2; /* another id */
+    answer = say(f, &body, solo_batch(8, 1, 1, 1));
+    assert_false(answer->same_id);
+    assert_int_equal(answer->base_offset, 1);
+    assert_int_equal(say(f, &body, solo_batch(8, 2, 2, 1))->status, LIGHTQ_EINVAL); /* two messages */
+    body.message_id.len = sizeof id;
+    assert_int_equal(say(f, &body, solo_batch(8, 2, 1, 1))->status, LIGHTQ_EINVAL);
 }
 
 /* Sends @count batches while the disk does nothing, and gives how many are told to wait. */
@@ -361,7 +373,7 @@ int main(void)
         TEST(test_produce_message_above_the_limit_is_too_big),
         TEST(test_produce_topic_limit_is_kept),
         TEST(test_produce_to_what_is_not_there_is_named),
-        TEST(test_produce_message_id_is_not_supported_yet),
+        TEST(test_produce_message_id_is_stored_once),
         TEST(test_produce_sole_replica_acknowledges_only_what_is_durable),
         TEST(test_produce_beyond_requests_of_session_is_told_to_wait),
         TEST(test_produce_beyond_memory_is_told_to_wait),
