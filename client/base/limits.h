@@ -46,9 +46,9 @@
 #define LQ_PRODUCERS_MAX               65536          /* remembered per partition */
 #define LQ_DEDUP_IDS_MAX               131072         /* message ids remembered per partition */
 #define LQ_MESSAGE_ID_BYTES_MAX        255
-#define LQ_DEDUP_WINDOW_MS_MAX         86400000       /* of dedup.window: a day */
-#define LQ_PRODUCER_BATCHES_KEPT       5    /* whose offsets are known to a retry, per producer and partition */
-#define LQ_PARTITION_WAITING_MAX       8192 /* produce requests of one partition that wait for an answer */
+#define LQ_DEDUP_WINDOW_MS_MAX         86400000 /* of dedup.window: a day */
+#define LQ_PRODUCER_BATCHES_KEPT       5        /* whose offsets are known to a retry, per producer and partition */
+#define LQ_PARTITION_WAITING_MAX       8192     /* produce requests of one partition that wait for an answer */
 #define LQ_PARTITION_WAITING_BYTES_MAX (64u * 1024 * 1024) /* batches of one partition that wait to be proposed */
 #define LQ_PARTITION_MARKS_MAX         256                 /* retention marks of one partition */
 #define LQ_CGROUPS_MAX                 1024                /* consumer groups of one partition */

@@ -79,8 +79,9 @@ lightq_status lightq_producer_new(struct lightq *client, const struct lightq_pro
  * (at most request.timeout.ms).
  * OK: exactly one report will come. On any other status none will:
  * EBUSY (window.messages or buffer.bytes reached: poll, then send again) | ETOOBIG (alone over message.bytes.max) |
- * EINVAL (a key, value, header, time or expected offset that cannot be) | ENAME | ENOTFOUND (no such topic or partition) | EUNAVAILABLE, ECONNECT (no server answered for the topic) |
- * EAUTH, EVERSION (refused for good) | ENOMEM | EFORK. */
+ * EINVAL (a key, value, header, time or expected offset that cannot be) | ENAME | ENOTFOUND (no such topic or
+ * partition) | EUNAVAILABLE, ECONNECT (no server answered for the topic) | EAUTH, EVERSION (refused for good) | ENOMEM
+ * | EFORK. */
 lightq_status lightq_producer_send(struct lightq_producer *producer,
                                    const struct lightq_message *message) LIGHTQ_MUST_CHECK;
 
