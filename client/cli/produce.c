@@ -18,14 +18,15 @@
 #include "client/cli/payload.h"
 #include "client/cli/print.h"
 
-#define SIZE_DEFAULT   100
-#define POLL_EVERY     256    /* messages between looking for reports */
-#define WAIT_MS        100    /* at a time, so that a signal is seen */
-#define GIVE_UP_MS     3000   /* for what is under way when a signal came */
-#define FLUSH_LINES_US 200000 /* acknowledged lines are on disk after this long */
-#define NUMBER_TEXT    24
-#define US_PER_S       1000000.0
-#define BYTES_PER_MB   1000000.0
+#define SIZE_DEFAULT    100
+#define POLL_EVERY      256    /* messages between looking for reports */
+#define WAIT_MS         100    /* at a time, so that a signal is seen */
+#define GIVE_UP_MS      3000   /* for what is under way when a signal came */
+#define FLUSH_LINES_US  200000 /* acknowledged lines are on disk after this long */
+#define NUMBER_TEXT     24
+#define ID_NUMBER_BYTES 24 /* a dash and a number behind --message-id */
+#define US_PER_S        1000000.0
+#define BYTES_PER_MB    1000000.0
 
 struct produce {
     struct cli *cli;
@@ -34,6 +35,7 @@ struct produce {
     struct history history;
     const char *cluster;
     uint64_t acked, failed, in_doubt, bytes;
+    uint64_t same; /* of acked: not stored, since others are under their ids */
     lightq_status first_failure;
     uint64_t next; /* number of the next message */
     uint64_t flushed_us;
@@ -73,7 +75,8 @@ static void on_report(void *owner, const struct lightq_report *report)
     history_report(&produce->history, (uint64_t)(uintptr_t)report->opaque, report);
     if (report->status == LIGHTQ_OK || report->status == LIGHTQ_EDUPLICATE) {
         produce->acked++;
-        if (produce->acked_lines->fd >= 0) {
+        produce->same += report->same_id;
+        if (produce->acked_lines->fd >= 0 && !report->same_id) { /* what is stored there is another one */
             write_line(produce, report);
         }
         return;
@@ -98,10 +101,19 @@ static void run_reports(struct produce *produce, int timeout_ms)
 
 /* ---- sending */
 
+/* The id of message @number: @given, @given-1, @given-2, ... Gives its size. */
+static int id_of(const char *given, uint64_t number, char id[LQ_MESSAGE_ID_BYTES_MAX + ID_NUMBER_BYTES])
+{
+    size_t size = LQ_MESSAGE_ID_BYTES_MAX + ID_NUMBER_BYTES;
+    return number == 0 ? snprintf(id, size, "%s", given) : snprintf(id, size, "%s-%" PRIu64, given, number);
+}
+
 /* Sends one message, waiting while the window is full. OK, or why it cannot be. */
 static lightq_status send_one(struct produce *produce, const void *bytes, size_t size)
 {
     const struct cli_args *args = &produce->cli->args;
+    char id[LQ_MESSAGE_ID_BYTES_MAX + ID_NUMBER_BYTES];
+    int id_size = args->message_id != NULL ? id_of(args->message_id, produce->next, id) : 0;
     struct lightq_message message = {
         .topic = args->words[0],
         .partition = cli_given(args->partition) ? (int32_t)args->partition : LIGHTQ_PARTITION_ANY,
@@ -113,6 +125,8 @@ static lightq_status send_one(struct produce *produce, const void *bytes, size_t
         .has_expected_offset = cli_given(args->expected_offset),
         .expected_offset = (int64_t)(args->expected_offset + produce->next), /* not looked at when it is not given */
     };
+    message.message_id = id_size > 0 ? id : NULL;
+    message.message_id_size = (size_t)id_size;
     history_attempt(&produce->history, produce->next, message.topic, message.partition, bytes, size);
     lightq_status status = lightq_producer_send(produce->producer, &message);
     while (status == LIGHTQ_EBUSY && !cli_interrupted()) {
@@ -223,14 +237,17 @@ static void print_result(const struct produce *produce, double seconds)
     double per_s = seconds > 0 ? (double)produce->acked / seconds : 0;
     double mb_per_s = seconds > 0 ? (double)produce->bytes / seconds / BYTES_PER_MB : 0;
     if (produce->cli->json) {
-        print_object(json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f}", "topic", produce->cli->args.words[0], "acked",
-                               (json_int_t)produce->acked, "failed", (json_int_t)produce->failed, "in_doubt",
-                               (json_int_t)produce->in_doubt, "seconds", seconds, "acked_per_s", per_s, "mb_per_s",
-                               mb_per_s));
+        print_object(json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "topic", produce->cli->args.words[0],
+                               "acked", (json_int_t)produce->acked, "same_id", (json_int_t)produce->same, "failed",
+                               (json_int_t)produce->failed, "in_doubt", (json_int_t)produce->in_doubt, "seconds",
+                               seconds, "acked_per_s", per_s, "mb_per_s", mb_per_s));
         return;
     }
     printf("%" PRIu64 " messages acknowledged in %.3f s (%.0f/s, %.1f MB/s)\n", produce->acked, seconds, per_s,
            mb_per_s);
+    if (produce->same > 0) {
+        printf("%" PRIu64 " of them were there already, under the same ids\n", produce->same);
+    }
     if (produce->failed > 0) {
         printf("%" PRIu64 " not acknowledged, of which %" PRIu64 " may be stored\n", produce->failed,
                produce->in_doubt);
@@ -293,6 +310,13 @@ static enum cli_exit check(const struct cli_args *args)
     }
     if (cli_given(args->expected_offset) && !cli_given(args->partition)) {
         return cli_usage("an offset is one of a partition: --expected-offset goes with --partition P");
+    }
+    if (args->message_id != NULL &&
+        (args->message_id[0] == '\0' || strlen(args->message_id) > LQ_MESSAGE_ID_BYTES_MAX)) {
+        return cli_usage("--message-id takes 1 to %d bytes", LQ_MESSAGE_ID_BYTES_MAX);
+    }
+    if (args->message_id != NULL && args->history != NULL) {
+        return cli_usage("--message-id and --history do not go together");
     }
     if (args->window == 0 || args->rate == 0) {
         return cli_usage("--window and --rate are at least 1");

@@ -75,6 +75,7 @@ void lq_bundle_free(struct lq_bundle *bundle)
     lq_batch_writer_deinit(&bundle->writer);
     lq_slab_unref(bundle->slab);
     free(bundle->opaques);
+    free(bundle->message_id);
     free(bundle);
 }
 
@@ -134,6 +135,7 @@ static void report(const struct lightq_producer *producer, const struct lq_bundl
         .sequence = bundle->base_sequence,
         .term = bundle->term,
         .batch_crc = bundle->crc,
+        .same_id = bundle->same_id,
     };
     int64_t step = told.offset == LIGHTQ_OFFSET_UNKNOWN ? 0 : 1;
     for (uint32_t i = 0; i < bundle->count; i++) {
@@ -435,6 +437,18 @@ static lightq_status append(struct lightq_producer *producer, struct lq_lane *la
     return LIGHTQ_OK;
 }
 
+/* What holds for a bundle of one message. Takes ownership of @message_id, which may be NULL. */
+static void stand_alone(struct lq_bundle *bundle, const struct lightq_message *message, void *message_id)
+{
+    bundle->has_expected_offset = message->has_expected_offset;
+    bundle->expected_offset = message->has_expected_offset ? (uint64_t)message->expected_offset : 0;
+    if (message_id != NULL) {
+        memcpy(message_id, message->message_id, message->message_id_size);
+        bundle->message_id = message_id;
+        bundle->message_id_size = (uint8_t)message->message_id_size;
+    }
+}
+
 /* With the lock: puts the message into its lane. *post: the I/O thread has something to do. */
 static lightq_status put(struct lightq_producer *producer, struct lq_lane *lane, const struct lightq_message *message,
                          const struct parts *parts, bool *post)
@@ -444,7 +458,11 @@ static lightq_status put(struct lightq_producer *producer, struct lq_lane *lane,
     uint64_t timestamp_ms = message->timestamp_ms == 0 ? lq_clock_wall_ms(io->clock) : (uint64_t)message->timestamp_ms;
     bool attended = lane->attended;
     bool fresh = lane->open == NULL;
-    bool alone = message->has_expected_offset;
+    bool alone = message->has_expected_offset || message->message_id != NULL;
+    void *message_id = NULL;
+    if (message->message_id != NULL && (message_id = malloc(message->message_id_size)) == NULL) {
+        return LIGHTQ_ENOMEM;
+    }
     if (lane->open != NULL &&
         (alone || lq_batch_writer_size(&lane->open->writer) + lq_batch_size_bound(parts->size, parts->header_count) -
                           LQ_BATCH_HEADER_BYTES >
@@ -459,11 +477,11 @@ static lightq_status put(struct lightq_producer *producer, struct lq_lane *lane,
         status = append(producer, lane, message, parts, timestamp_ms);
     }
     if (status != LIGHTQ_OK) {
+        free(message_id);
         return status;
     }
     if (alone) {
-        lane->open->has_expected_offset = true;
-        lane->open->expected_offset = (uint64_t)message->expected_offset;
+        stand_alone(lane->open, message, message_id);
     }
     if (alone || lane->open->count >= producer->quota || lq_batch_writer_size(&lane->open->writer) >= batch_bytes) {
         close_bundle(producer, lane);
@@ -487,6 +505,10 @@ static lightq_status choose_lane(struct lightq_producer *producer, struct lq_rou
     }
     if (message->key != NULL) {
         *lane = route->lanes[lq_partition_of_key(message->key, message->key_size, route->lane_count)];
+        return LIGHTQ_OK;
+    }
+    if (message->message_id != NULL) {
+        *lane = route->lanes[lq_partition_of_key(message->message_id, message->message_id_size, route->lane_count)];
         return LIGHTQ_OK;
     }
     enum lq_partitioner kind = (enum lq_partitioner)producer->client->io.options.partitioner;
@@ -573,7 +595,9 @@ lightq_status lightq_producer_send(struct lightq_producer *producer, const struc
         return LIGHTQ_EFORK;
     }
     if (message->topic == NULL || message->partition < LIGHTQ_PARTITION_ANY || message->timestamp_ms < 0 ||
-        (message->has_expected_offset && (message->partition < 0 || message->expected_offset < 0))) {
+        (message->has_expected_offset && (message->partition < 0 || message->expected_offset < 0)) ||
+        (message->message_id != NULL &&
+         (message->message_id_size == 0 || message->message_id_size > LQ_MESSAGE_ID_BYTES_MAX))) {
         return LIGHTQ_EINVAL;
     }
     if (message->header_count > 0) {

@@ -39,6 +39,8 @@ struct lq_bundle {
     uint64_t created_us;
     bool has_expected_offset; /* it holds one message, which goes to @expected_offset or nowhere */
     uint64_t expected_offset;
+    void *message_id; /* of the one message that it holds; NULL: none */
+    uint8_t message_id_size;
 
     /* the I/O thread */
     enum lq_bundle_state state;
@@ -55,6 +57,7 @@ struct lq_bundle {
     lightq_status status;
     bool in_doubt;
     int64_t base_offset;
+    bool same_id;
     uint64_t producer, base_sequence, term;
     uint32_t crc;
 };

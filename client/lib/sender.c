@@ -102,6 +102,7 @@ static bool transmit(struct lq_lane *lane, struct lq_bundle *bundle)
     body.begins_epoch = bundle->begins;
     body.has_expected_offset = bundle->has_expected_offset;
     body.expected_offset = bundle->expected_offset;
+    body.message_id = (ProtobufCBinaryData){.len = bundle->message_id_size, .data = bundle->message_id};
     bundle->request.done = lq_sender_on_answer;
     lightq_status status = lq_conn_request(lane->conn, &bundle->request, LQ_MESSAGE_PRODUCE, partition->group,
                                            &body.base, bundle->slab, io->options.request_timeout_ms * US_PER_MS);

@@ -184,6 +184,7 @@ static void on_stored(struct lq_bundle *bundle, struct lq_conn *conn, const stru
     lane->redirects = 0;
     bundle->term = answer != NULL ? answer->term : 0;
     bool known = reply->status == LIGHTQ_OK && answer->base_offset <= (uint64_t)INT64_MAX - bundle->count;
+    bundle->same_id = reply->status == LIGHTQ_OK && answer->same_id;
     lq_sender_resolve(bundle, reply->status, known ? (int64_t)answer->base_offset : LIGHTQ_OFFSET_UNKNOWN);
 }
 

@@ -128,6 +128,32 @@ class TopicsTest(unittest.TestCase):
         self.assertEqual([m["offset"] for m in lines], list(range(10, 10 + len(lines))))
         c.wait_equal("t")
 
+    def test_topics_message_ids_are_stored_once_through_leaders_and_restarts(self):
+        c = self.cluster
+        c.lightq("topic", "create", "t", "--partitions", 2)
+        words = ("produce", "t", "--count", 50, "--message-id", "order")
+        first = self.json_lines(*words)[0]
+        self.assertEqual((first["acked"], first["same_id"]), (50, 0))
+        leader = c.leader("t")
+        c.script("kill", leader)
+
+        again = self.json_lines(*words)[0]  # another producer, another leader
+
+        self.assertEqual((again["acked"], again["same_id"]), (50, 50))
+        c.script("start", leader)
+        for node in (1, 2, 3):
+            c.script("kill", node)
+        c.script("up", 3)
+        text = c.lightq("produce", "t", "--count", 51, "--message-id", "order").stdout
+        self.assertIn("50 of them were there already", text)
+        seen = c.wait_equal("t")
+        ends = [p["replicas"][0]["log_end"] for p in seen["partitions"]]
+        self.assertEqual(sum(ends), 51)
+        self.assertGreater(min(ends), 0)  # the ids are spread over the partitions
+        c.lightq("topic", "alter", "t", "--config", "dedup.window=1")
+        wait_for(lambda: self.json_lines("produce", "t", "--count", 1, "--message-id", "order")[0]["same_id"] == 0,
+                 "the window has passed")
+
     def test_topics_peek_changes_nobodys_place(self):
         c = self.cluster
         c.lightq("topic", "create", "t", "--partitions", 2)

@@ -37,6 +37,11 @@ struct lightq_message {
      * and goes in a batch of its own. */
     bool has_expected_offset;
     int64_t expected_offset;
+    /* The application's own name for the message, 1 to 255 bytes (NULL: none): it is not stored when one with that id
+     * was, by whatever producer, within the topic's dedup.window, and is reported with same_id. Without a partition and
+     * a key, the id's hash chooses the partition. Goes in a batch of its own. */
+    const void *message_id;
+    size_t message_id_size;
 };
 
 /* What became of one message. Valid inside the callback only. */
@@ -54,6 +59,7 @@ struct lightq_report {
                            when it is not stored */
     uint64_t term;      /* of the leader that stored it */
     uint32_t batch_crc; /* CRC32C of the batch it is in */
+    bool same_id;       /* with OK: it is not stored, since one with its message_id is, at @offset of @term */
     void *opaque;
 };
 

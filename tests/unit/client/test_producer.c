@@ -65,6 +65,29 @@ static void test_producer_expected_offset_is_stored_there_or_not_at_all(void **s
     assert_int_equal(send_expecting(f, 4, -1), LIGHTQ_EINVAL);
 }
 
+/* Each goes alone, and the id must be one. */
+static void test_producer_message_id_goes_in_a_batch_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    static const char id[LQ_MESSAGE_ID_BYTES_MAX + 1] = "order";
+    struct lightq_message message = {.topic = "t", .partition = LIGHTQ_PARTITION_ANY, .message_id = id};
+    fixture_set(f, "linger.ms", "1000");
+    fixture_open(f, true);
+
+    assert_int_equal(lightq_producer_send(f->producer, &message), LIGHTQ_EINVAL); /* of no bytes */
+    message.message_id_size = sizeof id;
+    assert_int_equal(lightq_producer_send(f->producer, &message), LIGHTQ_EINVAL);
+    message.message_id_size = sizeof id - 1;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(lightq_producer_send(f->producer, &message), LIGHTQ_OK);
+    }
+    assert_int_equal(lightq_producer_flush(f->producer, WAIT_MS), LIGHTQ_OK);
+
+    assert_int_equal(f->report_count, 3);
+    assert_int_equal(fake_cluster_seen(f->cluster, LQ_MESSAGE_PRODUCE), 3);
+    assert_false(f->reports[0].same_id);
+}
+
 /* Stored, and the answer lost: sent again it is not refused for what it has stored itself. */
 static void test_producer_expected_offset_survives_a_lost_answer(void **state)
 {
@@ -459,6 +482,7 @@ int main(void)
         WITH_FIXTURE(test_producer_one_message_is_stored_and_reported),
         WITH_FIXTURE(test_producer_expected_offset_is_stored_there_or_not_at_all),
         WITH_FIXTURE(test_producer_expected_offset_survives_a_lost_answer),
+        WITH_FIXTURE(test_producer_message_id_goes_in_a_batch_of_its_own),
         WITH_FIXTURE(test_producer_many_messages_are_batched_in_order),
         WITH_FIXTURE(test_producer_full_window_says_busy_until_reports_ran),
         WITH_FIXTURE(test_producer_full_buffer_says_busy),
