@@ -38,7 +38,6 @@ struct job {
     uint64_t placed_at;
     bool is_waiting; /* a request of it is under way */
     bool is_gone;    /* it is freed when that comes back */
-    bool goes_on;    /* with the next letter, at once */
     bool renews;     /* its topic has forgotten its sequences */
     uint64_t at;     /* the letters below are stored */
     uint64_t retry_us;
@@ -271,7 +270,8 @@ static uint64_t producer_of(const struct job *job, const struct lq_cgroup *cgrou
     return id == 0 ? 1 : id;
 }
 
-static void store(struct job *job, const struct lq_catalog_partition *source, uint64_t group,
+/* True: go on with the next letter. */
+static bool store(struct job *job, const struct lq_catalog_partition *source, uint64_t group,
                   const struct lq_cgroup *cgroup, const struct lq_entry *entry, const uint8_t *bytes, uint32_t size)
 {
     const struct lq_dead_letter_origin origin = {.topic = source->topic->name,
@@ -283,27 +283,40 @@ static void store(struct job *job, const struct lq_catalog_partition *source, ui
                                                job->at - cgroup->dead.base, &batch);
     if (status != LIGHTQ_OK) {
         fail(job, "a message cannot be made a dead letter: there is no memory, or it is too large with its headers");
-        return;
+        return false;
     }
     job->carry = (struct lq_carry_request){.group = group, .slab = batch, .cb = on_stored, .data = job};
     status = lq_carry_store(job->dead->carry, &job->carry);
     if (status != LIGHTQ_OK) { /* decided at once; EDUPLICATE: an earlier leader has stored it */
         lq_slab_unref(batch);
-        job->goes_on = judge(job, status);
-        return;
+        return judge(job, status);
     }
     job->is_waiting = true;
+    return false;
 }
 
-/* Looks for the letter's message, and stores it. */
-static void read_letter(struct job *job, const struct lq_catalog_partition *source, uint64_t group,
+/* This replica's data cannot be read, or not now. Others, who have it too, go on; the job may be gone then. */
+static void give_up(struct job *job, struct lq_group *raft, lightq_status status)
+{
+    if (status == LIGHTQ_EIO || status == LIGHTQ_ECORRUPT) {
+        job->is_waiting = true;
+        lq_group_unreadable(raft, status, job->cursor.next_index);
+        if (!came_back(job)) {
+            return;
+        }
+    }
+    fail(job, "a message that was given up cannot be read at the moment");
+}
+
+/* Looks for the letter's message, and stores it. True: go on with the next letter. False: the job may be gone. */
+static bool read_letter(struct job *job, const struct lq_catalog_partition *source, uint64_t group,
                         const struct lq_cgroup *cgroup)
 {
     uint64_t offset = lq_dead_letters_at(&cgroup->dead, job->at)->offset;
     struct lq_group *raft = lq_partition_group(job->partition);
     if (raft == NULL) {
         fail(job, "the partition is not open");
-        return;
+        return false;
     }
     if (!job->placed || offset < job->placed_at) {
         lq_cursor_seek(&job->cursor, lq_rlog_seek_offset(lq_group_log(raft), offset));
@@ -317,20 +330,21 @@ static void read_letter(struct job *job, const struct lq_catalog_partition *sour
         uint32_t size;
         lightq_status status = lq_cursor_next(&job->cursor, &entry, &slab);
         if (status == LIGHTQ_EBUSY) {
-            return; /* on_cursor comes */
+            return false; /* on_cursor comes */
         }
         if (status != LIGHTQ_OK) {
-            fail(job, "a message that was given up cannot be read at the moment");
-            return;
+            give_up(job, raft, status);
+            return false;
         }
         if (lq_partition_entry_batch(&entry, &bytes, &size) && entry.base_offset + entry.message_count > offset) {
-            store(job, source, group, cgroup, &entry, bytes, size);
+            bool goes_on = store(job, source, group, cgroup, &entry, bytes, size);
             lq_cursor_rest(&job->cursor);
-            return;
+            return goes_on;
         }
         lq_cursor_step(&job->cursor);
     }
     fail(job, "a message that was given up is being looked for");
+    return false;
 }
 
 /* ---- what is next */
@@ -357,35 +371,35 @@ static bool take_name(struct job *job, const struct lq_catalog_topic *source, co
     return true;
 }
 
-/* The job has a source and letters; nothing of it is under way. */
-static void advance(struct job *job, const struct lq_catalog_partition *source, const struct lq_cgroup *cgroup)
+/* The job has a source and letters; nothing of it is under way. True: once more. False: the job may be gone. */
+static bool advance(struct job *job, const struct lq_catalog_partition *source, const struct lq_cgroup *cgroup)
 {
     const struct lq_meta *meta = job->dead->service->meta;
     const struct lq_dead_letters *letters = &cgroup->dead;
     if (!take_name(job, source->topic, cgroup)) {
         fail(job, "the names of topic and group are too long for that of the topic of its dead letters");
-        return;
+        return false;
     }
     const struct lq_catalog_topic *topic = lq_catalog_topic(lq_meta_catalog(meta), job->name);
     if (topic == NULL) {
         create_topic(job, source->topic);
-        return;
+        return false;
     }
     uint64_t group = own_partition(meta, topic);
     if (group == 0) {
         fail(job, "the topic of its dead letters needs as many partitions as a node has shards");
-        return;
+        return false;
     }
     if (letters->epoch == 0 || job->renews || !lq_id_equal(&letters->topic, &topic->uuid)) {
         begin_epoch(job, cgroup, &topic->uuid);
-        return;
+        return false;
     }
     job->at = job->at < letters->done ? letters->done : job->at;
     if (job->at >= letters->next || job->at - letters->done >= RUN_MAX) {
         tell_done(job);
-        return;
+        return false;
     }
-    read_letter(job, source, group, cgroup);
+    return read_letter(job, source, group, cgroup);
 }
 
 /* Whether there is something to do for it, and here. */
@@ -401,16 +415,16 @@ static const struct lq_catalog_partition *source_of(const struct job *job, const
 
 static void run(struct job *job)
 {
-    do {
+    bool goes_on = true;
+    while (goes_on) {
         const struct lq_cgroup *cgroup = lq_cgroups_find(lq_partition_groups(job->partition), job->number);
         const struct lq_catalog_partition *source = source_of(job, cgroup);
         if (source == NULL) {
             drop(job);
             return;
         }
-        job->goes_on = false;
-        advance(job, source, cgroup);
-    } while (job->goes_on);
+        goes_on = advance(job, source, cgroup);
+    }
 }
 
 /* ---- looking for letters */

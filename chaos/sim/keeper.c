@@ -115,6 +115,7 @@ void keeper_on_expelled(struct world *world, unsigned node)
         keeper_condemn(world, node, "it was replaced");
     } else if (care->care != CARE_ASKED) {
         care->care = CARE_EMPTY;
+        care->ask_us = world_now(world) + JOIN_US; /* as in on_replaced */
     } else {
         care->expelled = true;
     }
