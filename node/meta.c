@@ -340,26 +340,22 @@ static void on_info(struct lq_meta *meta, uint32_t node, const struct lq_letter_
     lq_letter_send(meta->options.link, node, &letter);
 }
 
-struct join {
-    uint32_t node;
-    struct lq_id uuid;
-};
-
+/* @data is the node's id. When the node closes first, it is not answered, and asks another one. */
 static void on_join_answered(struct lq_meta *meta, void *data, const struct lq_letter_reply *reply)
 {
-    struct join *join = data;
+    uint32_t node = (uint32_t)(uintptr_t)data;
+    struct lq_peer *peer = lq_peers_find(meta, node);
+    if (peer == NULL || !peer->joining) {
+        return;
+    }
     struct lq_letter letter = {.kind = LQ_LETTER_JOINED,
                                .joined = {.status = reply->status,
-                                          .uuid = join->uuid,
+                                          .uuid = peer->joining_uuid,
                                           .cluster = meta->options.identity->cluster,
                                           .incarnation = reply->incarnation}};
     (void)snprintf(letter.joined.text, sizeof letter.joined.text, "%s", reply->text);
-    lq_letter_send(meta->options.link, join->node, &letter);
-    struct lq_peer *peer = lq_peers_find(meta, join->node);
-    if (peer != NULL) {
-        peer->joining = false;
-    }
-    free(join);
+    lq_letter_send(meta->options.link, node, &letter);
+    peer->joining = false;
 }
 
 static void on_join(struct lq_meta *meta, uint32_t node, const struct lq_node_card *card)
@@ -369,18 +365,10 @@ static void on_join(struct lq_meta *meta, uint32_t node, const struct lq_node_ca
     if (peer == NULL || peer->joining || lq_catalog_version(meta->catalog) == 0) {
         return; /* it asks again */
     }
-    struct join *join = calloc(1, sizeof *join);
-    if (join == NULL) {
-        return;
-    }
-    join->node = node;
-    join->uuid = card->uuid;
     const struct lq_letter_request letter = {.verb = LQ_REQUEST_JOIN, .card = *card};
-    peer->joining = true;
-    if (lq_requests_errand(meta, &letter, JOIN_TIMEOUT_MS, on_join_answered, join) != LIGHTQ_OK) {
-        peer->joining = false;
-        free(join);
-    }
+    peer->joining_uuid = card->uuid;
+    peer->joining =
+        lq_requests_errand(meta, &letter, JOIN_TIMEOUT_MS, on_join_answered, (void *)(uintptr_t)node) == LIGHTQ_OK;
 }
 
 static void on_retired(struct lq_meta *meta, const struct lq_letter_retire *retire)

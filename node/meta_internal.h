@@ -24,7 +24,8 @@
 struct lq_peer {
     uint32_t node;
     bool connected, draining;
-    bool joining;  /* it asked to be taken in, and is answered soon */
+    bool joining; /* it asked to be taken in, and is answered soon */
+    struct lq_id joining_uuid;
     bool is_guest; /* the catalog does not have it (yet): told to the transport until then */
     bool full_report_due;
     /* A guest whose directory was let in after what the catalog here knows: admission.c. */
