@@ -382,6 +382,7 @@ static void test_commands_survive_their_bytes(void **state)
                                                     .count = 1,
                                                     .begins_epoch = true}},
                                           config};
+    const size_t sizes[] = {sizeof config.trim, sizeof config.forget, sizeof config.skip, sizeof config.config};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         struct lq_writer writer;
         struct lq_command back;
@@ -391,7 +392,9 @@ static void test_commands_survive_their_bytes(void **state)
 
         assert_int_equal(lq_command_decode(writer.bytes, (uint32_t)writer.size, &back), LIGHTQ_OK);
 
-        assert_memory_equal(&back, &commands[i], sizeof back);
+        assert_int_equal(back.type, commands[i].type);
+        assert_memory_equal(&back.append, &commands[i].append,
+                            sizes[i]); /* they lie at one place; the rest is not set */
         for (uint32_t size = 0; size < writer.size; size++) {
             assert_int_equal(lq_command_decode(writer.bytes, size, &back), LIGHTQ_ECORRUPT);
         }
