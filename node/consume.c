@@ -271,20 +271,11 @@ static void seek(struct lq_subscription *subscription)
     lq_cursor_seek(&subscription->cursor, index);
 }
 
-/* This replica's data cannot be read: others, who have it too, go on. */
 static void give_up(struct lq_subscription *subscription, lightq_status status)
 {
-    struct lq_group *group = lq_partition_group(subscription->partition);
-    struct lq_group_status replicas = {0};
-    if (group != NULL) {
-        lq_group_unreadable(group, status, subscription->cursor.next_index);
-        lq_group_status(group, &replicas);
-    }
-    if (replicas.replica_count == 1) {
-        end(subscription, status, "the messages cannot be read, and there is no other replica");
-    } else {
-        end(subscription, LIGHTQ_ESTOPPED, "the messages cannot be read on this node");
-    }
+    const char *why;
+    lightq_status told = lq_cursor_give_up(&subscription->cursor, status, &why);
+    end(subscription, told, why);
 }
 
 enum outcome {

@@ -196,3 +196,19 @@ void lq_cursor_step(struct lq_cursor *cursor)
         let_go(cursor);
     }
 }
+
+lightq_status lq_cursor_give_up(const struct lq_cursor *cursor, lightq_status status, const char **why)
+{
+    struct lq_group *group = lq_partition_group(cursor->partition);
+    struct lq_group_status replicas = {0};
+    if (group != NULL) {
+        lq_group_unreadable(group, status, cursor->next_index);
+        lq_group_status(group, &replicas);
+    }
+    if (replicas.replica_count == 1) {
+        *why = "the messages cannot be read, and there is no other replica";
+        return status;
+    }
+    *why = "the messages cannot be read on this node";
+    return LIGHTQ_ESTOPPED;
+}

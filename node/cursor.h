@@ -48,5 +48,9 @@ lightq_status lq_cursor_next(struct lq_cursor *cursor, struct lq_entry *entry, s
 void lq_cursor_step(struct lq_cursor *cursor);
 /* Lets go of entries that are in memory anyway: to be called when the cursor rests. */
 void lq_cursor_rest(struct lq_cursor *cursor);
+/* lq_cursor_next said EIO or ECORRUPT (@status): this replica's data cannot be read; it hands over and stops, and
+ * others, who have it too, go on. Gives what whoever is read for is told, and *why: @status when there is no other
+ * replica, else ESTOPPED. */
+lightq_status lq_cursor_give_up(const struct lq_cursor *cursor, lightq_status status, const char **why);
 
 #endif

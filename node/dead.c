@@ -296,11 +296,12 @@ static bool store(struct job *job, const struct lq_catalog_partition *source, ui
 }
 
 /* This replica's data cannot be read, or not now. Others, who have it too, go on; the job may be gone then. */
-static void give_up(struct job *job, struct lq_group *raft, lightq_status status)
+static void give_up(struct job *job, lightq_status status)
 {
     if (status == LIGHTQ_EIO || status == LIGHTQ_ECORRUPT) {
+        const char *why;
         job->is_waiting = true;
-        lq_group_unreadable(raft, status, job->cursor.next_index);
+        (void)lq_cursor_give_up(&job->cursor, status, &why);
         if (!came_back(job)) {
             return;
         }
@@ -333,7 +334,7 @@ static bool read_letter(struct job *job, const struct lq_catalog_partition *sour
             return false; /* on_cursor comes */
         }
         if (status != LIGHTQ_OK) {
-            give_up(job, raft, status);
+            give_up(job, status);
             return false;
         }
         if (lq_partition_entry_batch(&entry, &bytes, &size) && entry.base_offset + entry.message_count > offset) {

@@ -44,20 +44,11 @@ static void place(struct lq_feed *feed, struct lq_reader_place *reader, uint64_t
     reader->at = reader->sought = offset;
 }
 
-/* This replica's data cannot be read: others, who have it too, go on. */
 static void give_up(struct lq_feed *feed, const struct lq_cursor *cursor, lightq_status status)
 {
-    struct lq_group *group = lq_partition_group(feed->partition);
-    struct lq_group_status replicas = {0};
-    if (group != NULL) {
-        lq_group_unreadable(group, status, cursor->next_index);
-        lq_group_status(group, &replicas);
-    }
-    if (replicas.replica_count == 1) {
-        lq_feed_end(feed, status, "the messages cannot be read, and there is no other replica");
-    } else {
-        lq_feed_end(feed, LIGHTQ_ESTOPPED, "the messages cannot be read on this node");
-    }
+    const char *why;
+    lightq_status told = lq_cursor_give_up(cursor, status, &why);
+    lq_feed_end(feed, told, why);
 }
 
 /* There is no entry at the cursor: why, and what follows. */

@@ -117,6 +117,16 @@ static bool plan(struct lq_flush *flush, struct lq_rlog *log, struct lq_part *pa
            part->install_do || part->trim || part->write_last >= part->write_first;
 }
 
+/* Room for one more part. NULL: out of memory. */
+static struct lq_part *next_part(struct lq_flush *flush)
+{
+    if (!lq_array_reserve((void **)&flush->parts, &flush->part_capacity, flush->part_count + 1, sizeof *flush->parts)) {
+        flush->out_of_memory = true;
+        return NULL;
+    }
+    return &flush->parts[flush->part_count];
+}
+
 /* The store closes: what is late is written, so that the segments are whole without the journal. */
 static void plan_last(struct lq_flush *flush)
 {
@@ -126,17 +136,16 @@ static void plan_last(struct lq_flush *flush)
         if (log->cut_step != LQ_CUT_NONE) {
             continue;
         }
-        if (!lq_array_reserve((void **)&flush->parts, &flush->part_capacity, flush->part_count + 1,
-                              sizeof *flush->parts)) {
-            flush->out_of_memory = true;
+        struct lq_part *part = next_part(flush);
+        if (part == NULL) {
             return;
         }
-        flush->parts[flush->part_count++] =
-            (struct lq_part){.log = log,
-                             .first = 1,
-                             .write_first = log->written + 1,
-                             .write_last = log->durable,
-                             .file_count = count_files(log, log->written + 1, log->durable)};
+        *part = (struct lq_part){.log = log,
+                                 .first = 1,
+                                 .write_first = log->written + 1,
+                                 .write_last = log->durable,
+                                 .file_count = count_files(log, log->written + 1, log->durable)};
+        flush->part_count++;
     }
 }
 
@@ -156,12 +165,11 @@ void lq_flush_plan(struct lq_flush *flush)
             log->is_dirty = false;
             continue;
         }
-        if (!lq_array_reserve((void **)&flush->parts, &flush->part_capacity, flush->part_count + 1,
-                              sizeof *flush->parts)) {
-            flush->out_of_memory = true;
+        struct lq_part *part = next_part(flush);
+        if (part == NULL) {
             return;
         }
-        if (plan(flush, log, &flush->parts[flush->part_count], short_of_files)) {
+        if (plan(flush, log, part, short_of_files)) {
             flush->part_count++;
         }
     }
