@@ -13,10 +13,6 @@ presets=("$@")
 jobs=$(nproc)
 summary=()
 
-export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:abort_on_error=1
-export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=$here/tests/lib/ubsan.supp
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$here/tests/lib/tsan.supp
-
 # Prints the sum of "[==========] N test(s) run." lines of the last ctest run of preset $1.
 cmocka_count() {
     sed -n 's/.*\[==========\] \([0-9]\{1,\}\) test(s) run\..*/\1/p' "build/$1/Testing/Temporary/LastTest.log" |
