@@ -3,7 +3,8 @@
  * (makes it) and flusher.c (runs it and tells of it). Why: docs/adr/0004.
  *
  * The order within a flush: new group directories synced; per log allocate and write, cut, install; the segments synced
- * (unless the journal carries the entries); the journal frame written and synced. Entries that the journal carries may
+ * (unless the journal carries the entries); when the journal file must become longer, that synced, and told by a frame
+ * of its own, synced; the journal frame written and synced. Entries that the journal carries may
  * be written to their segment with a later flush: late.c. */
 #ifndef LQ_STORAGE_FLUSH_H
 #define LQ_STORAGE_FLUSH_H
@@ -86,6 +87,8 @@ struct lq_flush {
     size_t path_count, path_capacity;
     struct lq_writer frame;
     uint64_t frame_entry_bytes;
+    uint8_t length_frame[LQ_LENGTH_FRAME_BYTES];
+    uint64_t length_bytes; /* of the frame that tells of a longer journal file, before the frame; 0: there is none */
     bool has_frame;
     bool use_journal;
     bool left_out;      /* more files were to be written than one flush may: the rest goes with the next */
@@ -100,8 +103,8 @@ struct lq_flush {
     lq_file new_file; /* of a rotation */
     uint64_t new_number;
     uint64_t new_salt;
-    uint64_t new_allocated;
-    uint64_t new_need; /* lowest file that the snapshot says a sound log needs */
+    uint64_t new_allocated; /* of it, or of the journal file when it becomes longer */
+    uint64_t new_need;      /* lowest file that the snapshot says a sound log needs */
 };
 
 struct lq_flush *lq_flush_new(struct lq_store *store);
@@ -119,6 +122,8 @@ bool lq_flush_build(struct lq_flush *flush);
 bool lq_flush_build_rotation(struct lq_flush *flush);
 /* Once the job is submitted: what it carries is no longer pending. */
 void lq_flush_commit(struct lq_flush *flush);
+/* The journal file becomes @bytes long with this flush. */
+void lq_flush_tell_length(struct lq_flush *flush, uint64_t bytes);
 /* A log failed in the middle: its records become void, its other operations are taken out. */
 void lq_flush_void_part(struct lq_flush *flush, int part);
 

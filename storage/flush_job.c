@@ -48,6 +48,7 @@ void lq_flush_clear(struct lq_flush *flush)
     flush->frame.size = 0;
     flush->frame.status = LIGHTQ_OK;
     flush->frame_entry_bytes = 0;
+    flush->length_bytes = 0;
     flush->has_frame = false;
     flush->use_journal = false;
     flush->left_out = false;
@@ -509,6 +510,45 @@ static void build_marks(struct lq_flush *flush)
     }
 }
 
+void lq_flush_tell_length(struct lq_flush *flush, uint64_t bytes)
+{
+    const struct lq_journal *journal = &flush->store->journal;
+    lq_frame_length(flush->length_frame, bytes, journal->sequence + 1, journal->salt);
+    flush->new_allocated = bytes;
+}
+
+/* The journal file becomes longer, and says so within its length of before, before @size bytes are written. */
+static void build_growth(struct lq_flush *flush, uint64_t size)
+{
+    const struct lq_journal *journal = &flush->store->journal;
+    uint64_t least = journal->position + LQ_LENGTH_FRAME_BYTES + size + LQ_LENGTH_FRAME_BYTES; /* the next one's too */
+    uint64_t wanted = journal->allocated + journal->ahead > least ? journal->allocated + journal->ahead : least;
+    struct lq_note *note = add_op(flush, LQ_NOTE_STORE,
+                                  (struct lq_io_op){.kind = LQ_IO_ALLOCATE,
+                                                    .file = journal->file,
+                                                    .offset = journal->allocated,
+                                                    .size = wanted - journal->allocated});
+    if (note != NULL) {
+        note->may_shrink = true;
+        note->least = least - journal->allocated;
+    }
+    add_sync(flush, LQ_NOTE_STORE, journal->file);
+    lq_flush_tell_length(flush, wanted);
+    flush->length_bytes = LQ_LENGTH_FRAME_BYTES;
+    size_t iov_at = flush->iov_count;
+    add_iov(flush, flush->length_frame, LQ_LENGTH_FRAME_BYTES);
+    note = add_op(flush, LQ_NOTE_STORE,
+                  (struct lq_io_op){.kind = LQ_IO_WRITE,
+                                    .file = journal->file,
+                                    .offset = journal->position,
+                                    .size = LQ_LENGTH_FRAME_BYTES,
+                                    .iov_count = 1});
+    if (note != NULL) {
+        note->iov_at = iov_at;
+    }
+    add_sync(flush, LQ_NOTE_STORE, journal->file);
+}
+
 static void build_frame(struct lq_flush *flush)
 {
     struct lq_journal *journal = &flush->store->journal;
@@ -519,8 +559,6 @@ static void build_frame(struct lq_flush *flush)
         }
     }
     build_marks(flush);
-    const struct lq_record length = {.type = LQ_RECORD_LENGTH, .fields = {journal->allocated}};
-    lq_record_write(&flush->frame, &length);
     lq_frame_end(&flush->frame);
     size_t iov_at = flush->iov_count;
     add_iov(flush, NULL, 0); /* the records; where they lie is known at the end */
@@ -536,30 +574,20 @@ static void build_frame(struct lq_flush *flush)
         return;
     }
     flush->iovs[iov_at] = (struct iovec){.iov_base = flush->frame.bytes, .iov_len = flush->frame.size};
-    flush->sequence = journal->sequence + 1;
-    lq_frame_seal(&flush->frame, 0, flush->frame_entry_bytes, flush->sequence, journal->salt, LQ_JOURNAL_CHANGES);
-
     uint64_t size = flush->frame.size + flush->frame_entry_bytes;
-    uint64_t end = journal->position + size;
-    flush->new_allocated = journal->allocated;
-    if (end > journal->allocated) {
-        uint64_t wanted = journal->allocated + journal->ahead > end ? journal->allocated + journal->ahead : end;
-        struct lq_note *note = add_op(flush, LQ_NOTE_STORE,
-                                      (struct lq_io_op){.kind = LQ_IO_ALLOCATE,
-                                                        .file = journal->file,
-                                                        .offset = journal->allocated,
-                                                        .size = wanted - journal->allocated});
-        if (note != NULL) {
-            note->may_shrink = true;
-            note->least = end - journal->allocated;
-        }
+    unsigned iov_count = (unsigned)(flush->iov_count - iov_at);
+    flush->sequence = journal->sequence + 1;
+    if (journal->position + size + LQ_LENGTH_FRAME_BYTES > journal->allocated) {
+        build_growth(flush, size);
+        flush->sequence++;
     }
+    lq_frame_seal(&flush->frame, 0, flush->frame_entry_bytes, flush->sequence, journal->salt, LQ_JOURNAL_CHANGES);
     struct lq_note *note = add_op(flush, LQ_NOTE_STORE,
                                   (struct lq_io_op){.kind = LQ_IO_WRITE,
                                                     .file = journal->file,
-                                                    .offset = journal->position,
+                                                    .offset = journal->position + flush->length_bytes,
                                                     .size = size,
-                                                    .iov_count = (unsigned)(flush->iov_count - iov_at)});
+                                                    .iov_count = iov_count});
     if (note != NULL) {
         note->iov_at = iov_at;
     }
@@ -629,7 +657,7 @@ bool lq_flush_build_rotation(struct lq_flush *flush)
                                                  .shards = store->options.shards};
         lq_journal_header_encode(header, &fields);
     }
-    flush->new_need = lq_store_snapshot(store, &flush->frame, flush->new_number);
+    flush->new_need = lq_store_snapshot(store, &flush->frame, flush->new_number, &flush->new_allocated);
     lq_frame_seal(&flush->frame, LQ_JOURNAL_HEADER_BYTES, 0, flush->sequence, flush->new_salt, LQ_JOURNAL_SNAPSHOT);
     if (flush->frame.status != LIGHTQ_OK) {
         flush->out_of_memory = true;
@@ -643,9 +671,9 @@ bool lq_flush_build_rotation(struct lq_flush *flush)
         return false;
     }
     add_iov(flush, flush->frame.bytes, flush->frame.size);
-    flush->new_allocated = flush->frame.size + LQ_SEGMENT_AHEAD_FIRST;
     (void)add_op(flush, LQ_NOTE_STORE,
                  (struct lq_io_op){.kind = LQ_IO_ALLOCATE, .file = flush->new_file, .size = flush->new_allocated});
+    add_sync(flush, LQ_NOTE_STORE, flush->new_file);
     struct lq_note *note = add_op(
         flush, LQ_NOTE_STORE,
         (struct lq_io_op){.kind = LQ_IO_WRITE, .file = flush->new_file, .size = flush->frame.size, .iov_count = 1});

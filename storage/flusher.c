@@ -8,7 +8,8 @@
 #include "client/base/log.h"
 #include "storage/flush.h"
 
-#define RETRY_US 200000 /* of what waits for space or a descriptor */
+#define RETRY_US     200000 /* of what waits for space or a descriptor */
+#define GROWTH_SYNCS 2      /* of the journal, beside that of the frame */
 
 static void on_flush_job(struct lq_io_job *job, lightq_status status);
 
@@ -177,6 +178,9 @@ static bool shrink(struct lq_flush *flush, size_t op, lightq_status status)
         return false;
     }
     flush->ops[op].size = note->least;
+    if (note->part == LQ_NOTE_STORE) {
+        lq_flush_tell_length(flush, flush->ops[op].offset + note->least);
+    }
     return true;
 }
 
@@ -423,17 +427,16 @@ static void finish_ops(struct lq_flush *flush)
         return;
     }
     struct lq_journal *journal = &store->journal;
-    uint64_t size = flush->frame.size + flush->frame_entry_bytes;
-    for (size_t i = 0; i < flush->op_count; i++) {
-        if (flush->ops[i].kind == LQ_IO_ALLOCATE && flush->notes[i].part == LQ_NOTE_STORE) {
-            journal->allocated = flush->ops[i].offset + flush->ops[i].size;
-            journal->ahead = journal->ahead < LQ_SEGMENT_AHEAD_MAX ? journal->ahead * 2 : journal->ahead;
-        }
+    uint64_t size = flush->length_bytes + flush->frame.size + flush->frame_entry_bytes;
+    store->counters.journal_syncs++;
+    if (flush->length_bytes != 0) {
+        journal->allocated = flush->new_allocated;
+        journal->ahead = journal->ahead < LQ_SEGMENT_AHEAD_MAX ? journal->ahead * 2 : journal->ahead;
+        store->counters.journal_syncs += GROWTH_SYNCS;
     }
     journal->position += size;
     journal->sequence = flush->sequence;
     store->flushes_since_frame = 0;
-    store->counters.journal_syncs++;
     store->counters.journal_bytes_written += size;
 }
 

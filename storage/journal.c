@@ -141,6 +141,16 @@ void lq_frame_seal(struct lq_writer *writer, size_t frame_at, uint64_t entry_byt
     lq_put_u32(at + 4, lq_crc32c(0, at + FRAME_CRC_FROM, head - FRAME_CRC_FROM));
 }
 
+void lq_frame_length(uint8_t at[LQ_LENGTH_FRAME_BYTES], uint64_t bytes, uint64_t sequence, uint64_t salt)
+{
+    struct lq_writer writer = {.bytes = at, .capacity = LQ_LENGTH_FRAME_BYTES, .limit = LQ_LENGTH_FRAME_BYTES};
+    const struct lq_record length = {.type = LQ_RECORD_LENGTH, .fields = {bytes}};
+    lq_frame_begin(&writer);
+    lq_record_write(&writer, &length);
+    lq_frame_end(&writer);
+    lq_frame_seal(&writer, 0, 0, sequence, salt, LQ_JOURNAL_CHANGES);
+}
+
 void lq_frame_closed(uint8_t at[LQ_FRAME_HEADER_BYTES], uint64_t sequence, uint64_t salt)
 {
     struct lq_writer writer = {.bytes = at, .size = LQ_FRAME_HEADER_BYTES, .status = LIGHTQ_OK};

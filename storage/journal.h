@@ -25,7 +25,9 @@
  *     40  records ...        each: type u8 | void u8 | zero u16 | incarnation u32 | group u64 | fields, all u64
  *         entries ...        those that the ENTRIES records announce, in their order, each with its own crc
  *
- * A frame is written only after the one before it was synced: of all frames only the last can be torn. */
+ * A frame is written only after the one before it was synced: of all frames only the last can be torn. And it is
+ * written only within the length that frames before it tell (LENGTH): a file that loses its end is shorter than those
+ * that are left say. So there is always room for the frame that tells of more. */
 #ifndef LQ_STORAGE_JOURNAL_H
 #define LQ_STORAGE_JOURNAL_H
 
@@ -38,6 +40,8 @@
 #define LQ_FRAME_HEADER_BYTES   40
 #define LQ_FRAME_MAGIC          0x464a514cu /* "LQJF" */
 #define LQ_RECORD_HEADER_BYTES  16
+#define LQ_LENGTH_FRAME_BYTES   (LQ_FRAME_HEADER_BYTES + LQ_LENGTH_RECORDS_BYTES)
+#define LQ_LENGTH_RECORDS_BYTES (LQ_RECORD_HEADER_BYTES + 8 + LQ_RECORD_HEADER_BYTES) /* LENGTH and END */
 #define LQ_JOURNAL_RECORDS_MAX  (1024u * 1024 * 1024) /* bytes of the records of one frame */
 
 enum lq_frame_kind {
@@ -61,7 +65,7 @@ enum lq_frame_kind {
     X(TRIM, 11, 1)         /* last index dropped */                                                                    \
     X(ENTRIES, 12, 3)      /* first index, count, bytes */                                                             \
     X(END, 13, 0)          /* the last of every frame but CLOSED: its last byte is not zero, so it is there in full */ \
-    X(LENGTH, 14, 1)       /* the file has been at least this long, durably, since the frame before (no group) */
+    X(LENGTH, 14, 1)       /* bytes: the file is at least this long, and was so durably before this frame (no group) */
 
 enum lq_record_type {
 #define X(name, number, fields) LQ_RECORD_##name = number,
@@ -126,10 +130,10 @@ struct lq_journal {
     uint64_t number;
     uint64_t next_number; /* no file ever had it */
     uint64_t salt;
-    uint64_t sequence; /* of the last frame written */
-    uint64_t position; /* where the next frame goes */
-    uint64_t allocated;
-    uint64_t ahead;
+    uint64_t sequence;  /* of the last frame written */
+    uint64_t position;  /* where the next frame goes */
+    uint64_t allocated; /* its length, durably, as its frames tell */
+    uint64_t ahead;     /* by how much it grows next */
     struct lq_journal_full full;
     struct lq_old_journal {
         uint64_t number;
@@ -146,6 +150,8 @@ void lq_frame_end(struct lq_writer *writer);
 /* Fills in the header, once all records are written; @entry_bytes follow them. Can be done again after a change. */
 void lq_frame_seal(struct lq_writer *writer, size_t frame_at, uint64_t entry_bytes, uint64_t sequence, uint64_t salt,
                    enum lq_frame_kind kind);
+/* The whole frame that tells of a longer file, before anything is written there. */
+void lq_frame_length(uint8_t at[LQ_LENGTH_FRAME_BYTES], uint64_t bytes, uint64_t sequence, uint64_t salt);
 /* The whole last frame of a full file. */
 void lq_frame_closed(uint8_t at[LQ_FRAME_HEADER_BYTES], uint64_t sequence, uint64_t salt);
 /* Marks the records in [from, to) of a frame as void. */

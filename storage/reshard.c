@@ -117,19 +117,20 @@ static lightq_status gather_log(struct lq_reshard_plan *plan, struct lq_rlog *lo
     return status;
 }
 
-/* The store's snapshot as its journal begins with it, less frame and END. */
+/* The store's snapshot as its journal begins with it, less frame, LENGTH and END. */
 static lightq_status gather_records(struct lq_reshard_plan *plan, struct lq_store *store, unsigned shard,
                                     struct lq_err *err)
 {
     struct lq_writer writer;
     struct lq_record record;
     lq_writer_init(&writer, LQ_JOURNAL_RECORDS_MAX);
-    (void)lq_store_snapshot(store, &writer, store->journal.number);
+    uint64_t allocated;
+    (void)lq_store_snapshot(store, &writer, store->journal.number, &allocated);
     lightq_status status = writer.status;
     if (status == LIGHTQ_OK) {
         struct lq_reader reader =
             lq_reader_of(writer.bytes + LQ_FRAME_HEADER_BYTES, writer.size - LQ_FRAME_HEADER_BYTES);
-        while (lq_record_read(&reader, &record) && record.type != LQ_RECORD_END) {
+        while (lq_record_read(&reader, &record) && record.type != LQ_RECORD_LENGTH) {
             assert(record.type == LQ_RECORD_GROUP || record.type == LQ_RECORD_KNOWN);
             if (record.type == LQ_RECORD_GROUP && record.group % plan->from != shard) {
                 status = LIGHTQ_EDAMAGED;

@@ -72,7 +72,7 @@ static void snapshot_group(const struct lq_rlog *log, struct lq_writer *writer, 
     lq_journal_group_write(writer, &group);
 }
 
-uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from)
+uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from, uint64_t *allocated)
 {
     const struct lq_rlog *zombie;
     uint64_t lowest = need_from;
@@ -91,6 +91,9 @@ uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uin
     {
         snapshot_group(zombie, writer, need_from, &lowest);
     }
+    *allocated = writer->size + LQ_LENGTH_RECORDS_BYTES + LQ_SEGMENT_AHEAD_FIRST;
+    const struct lq_record length = {.type = LQ_RECORD_LENGTH, .fields = {*allocated}};
+    lq_record_write(writer, &length);
     lq_frame_end(writer);
     return lowest;
 }

@@ -215,9 +215,11 @@ static lightq_status write_journal(struct opening *opening, const char *path, st
         journal->file = LQ_FILE_NONE;
         return status;
     }
-    journal->allocated = writer->size + LQ_SEGMENT_AHEAD_FIRST;
     lq_path_join(dir, store->dir, "journal");
     status = lq_disk_allocate(store->io, journal->file, 0, journal->allocated, opening->err);
+    if (status == LIGHTQ_OK) {
+        status = lq_disk_sync(store->io, journal->file, opening->err); /* it is as long as the snapshot tells */
+    }
     if (status == LIGHTQ_OK) {
         status = lq_disk_write(store->io, journal->file, 0, writer->bytes, writer->size, opening->err);
     }
@@ -253,7 +255,7 @@ static lightq_status begin_journal(struct opening *opening)
     if (at != NULL) {
         lq_journal_header_encode(at, &header);
     }
-    store->snapshot_need = lq_store_snapshot(store, &writer, journal->number);
+    store->snapshot_need = lq_store_snapshot(store, &writer, journal->number, &journal->allocated);
     lq_frame_seal(&writer, LQ_JOURNAL_HEADER_BYTES, 0, journal->sequence, journal->salt, LQ_JOURNAL_SNAPSHOT);
     lq_path_journal(path, store->dir, store->options.shard, journal->number);
     lightq_status status = writer.status == LIGHTQ_OK

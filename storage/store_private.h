@@ -381,8 +381,9 @@ struct lq_known *lq_store_known(const struct lq_store *store, uint64_t group);
 lightq_status lq_store_note(struct lq_store *store, uint64_t group, uint32_t incarnation) LQ_MUST_CHECK;
 /* The journal says so now. */
 void lq_store_note_durable(struct lq_store *store, const struct lq_rlog *log);
-/* The snapshot frame of all groups into @writer, as they are durable now; entries below file @need_from are not needed
- * by logs that need none. Gives the lowest file that a log which is neither failed nor damaged needs. */
-uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from);
+/* The snapshot frame of all groups into @writer, which holds what stands before it in the file, as they are durable
+ * now; entries below file @need_from are not needed by logs that need none. @allocated: as long as it tells the file to
+ * be. Gives the lowest file that a log which is neither failed nor damaged needs. */
+uint64_t lq_store_snapshot(struct lq_store *store, struct lq_writer *writer, uint64_t need_from, uint64_t *allocated);
 
 #endif

@@ -190,7 +190,6 @@ struct files {
     char path[FILES_MAX][PATH_BYTES];
     unsigned count;
     bool directories; /* wanted, instead of files */
-    bool not_journal; /* that the frame which made it longer is gone is not told by anything before the next one */
 };
 
 static void on_name(void *data, const char *name, bool is_dir)
@@ -199,8 +198,7 @@ static void on_name(void *data, const char *name, bool is_dir)
     char path[PATH_BYTES];
     struct lq_err err;
     snprintf(path, sizeof path, "%s%s%s", files->dir, files->dir[0] == '\0' ? "" : "/", name);
-    bool wanted = !files->not_journal || strncmp(path, "journal/", strlen("journal/")) != 0;
-    if (is_dir == files->directories && wanted && files->count < FILES_MAX) {
+    if (is_dir == files->directories && files->count < FILES_MAX) {
         memcpy(files->path[files->count++], path, sizeof path);
     }
     if (is_dir) {
@@ -226,7 +224,6 @@ static bool choose_file(struct world *world, const struct fault *fault, bool dir
         files->io = lq_io_mem_io(node_at(world, fault->a)->disk);
         files->dir = "";
         files->directories = directory;
-        files->not_journal = fault->kind == FAULT_SHORT_FILE;
         (void)files->io->ops->list(files->io, "", on_name, files, &err);
         qsort(files->path, files->count, sizeof files->path[0], by_name);
         found = files->count != 0;

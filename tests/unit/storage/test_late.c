@@ -8,6 +8,7 @@
 #include "store_fixture.h"
 
 #define MANY       20
+#define GROWN_MAX  6   /* times that 100 frames make the journal longer; each tells of it with a write of its own */
 #define ENTRY_SIZE 176 /* of an entry with a payload of 100 */
 
 struct world {
@@ -79,10 +80,10 @@ static void test_late_entries_are_written_many_at_once(void **state)
 
     append_all(f, &world, 100);
 
-    assert_int_equal(writes(f) - written, 100); /* the journal's */
+    assert_in_range(writes(f) - written, 100, 100 + GROWN_MAX); /* the journal's */
     assert_int_equal(segment_bytes(f), bytes);
     append_all(f, &world, 100); /* more than 32 KiB each */
-    assert_int_equal(writes(f) - written, 200 + MANY);
+    assert_in_range(writes(f) - written, 200 + MANY, 200 + MANY + 2 * GROWN_MAX);
     assert_true(segment_bytes(f) - bytes >= (uint64_t)MANY * 30 * 1024);
     check_all(f, &world);
 }

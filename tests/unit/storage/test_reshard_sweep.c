@@ -165,8 +165,8 @@ static void test_reshard_power_goes_twice_nothing_is_lost(void **state)
             world_deinit(&world);
         }
     }
-    assert_true(points > 100);
     print_message("[          ] twice: %" PRIu64 " pairs of crash points\n", points);
+    assert_true(points >= 100);
     fresh(f);
 }
 
