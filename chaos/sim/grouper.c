@@ -239,6 +239,13 @@ static void look_at_letters(struct grouper *grouper, const struct lq_cgroup *cgr
 
 static void look(struct grouper *grouper, const struct lq_partition *partition, const struct lq_cgroup *cgroup)
 {
+    if (cgroup->missed_count > 0 && grouper->world->retention_messages == 0) {
+        sim_fail(grouper->world->sim,
+                 "partition %u: group %" PRIu64 " missed %" PRIu64
+                 " messages, and nothing was to be dropped for a limit",
+                 grouper->partition, cgroup->number, cgroup->missed_count);
+        return;
+    }
     if (cgroup->settled.floor < grouper->floor) {
         sim_fail(grouper->world->sim,
                  "partition %u: the floor of group %" PRIu64 " goes back from %" PRIu64 " to %" PRIu64,

@@ -110,6 +110,7 @@ static void make_sim(struct world *world)
     if ((chance >> 32) % 3 == 0) {
         world->retention_messages = RETENTION_MIN + (chance >> 40) % RETENTION_SPREAD;
     }
+    world->retention = (enum lq_retention)((chance >> 56) % 5 % 3); /* two in five: limits, as by default */
     world->sim = sim_new(&options);
 }
 
@@ -192,6 +193,7 @@ static void create_topic(struct world *world)
     struct creation creation = {.answered = false};
     lq_topic_config_init(&config);
     config.retention_messages = world->retention_messages;
+    config.retention = world->retention;
     creation.request = (struct lq_meta_request){.verb = LQ_META_TOPIC_CREATE,
                                                 .name = "t",
                                                 .partitions = WORLD_PARTITIONS,

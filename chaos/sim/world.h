@@ -89,8 +89,9 @@ struct world {
     uint64_t groups[WORLD_PARTITIONS];
     uint32_t logs[WORLD_PARTITIONS]; /* of the history */
     uint64_t retention_messages;     /* 0: all are kept */
-    uint64_t began_us;               /* the clients' work */
-    bool working;                    /* new batches are made */
+    enum lq_retention retention;
+    uint64_t began_us; /* the clients' work */
+    bool working;      /* new batches are made */
     bool faults_over;
     struct world_result result;
     /* faults.c */

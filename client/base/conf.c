@@ -193,7 +193,7 @@ static lightq_status set_bool(const struct lq_conf_option *option, bool *field, 
     return LIGHTQ_OK;
 }
 
-static lightq_status set_enum(const struct lq_conf_option *option, unsigned *field, const char *value,
+static lightq_status set_enum(const struct lq_conf_option *option, uint64_t *field, const char *value,
                               struct lq_err *err)
 {
     int place = word_place(option->unit, value);
@@ -201,7 +201,7 @@ static lightq_status set_enum(const struct lq_conf_option *option, unsigned *fie
         return lq_err_set(err, LIGHTQ_EINVAL, "%s: \"%.*s\" is none of %s", option->name, SHOWN_BYTES_MAX, value,
                           option->unit);
     }
-    *field = (unsigned)place;
+    *field = (uint64_t)place;
     return LIGHTQ_OK;
 }
 
@@ -384,7 +384,7 @@ char *lq_conf_format(const struct lq_conf_option *option, const void *conf, char
         break;
     case LQ_CONF_ENUM: {
         const char *word = option->unit;
-        for (unsigned place = *(const unsigned *)field; place > 0; place--) {
+        for (uint64_t place = *(const uint64_t *)field; place > 0; place--) {
             word += strcspn(word, "|");
             word += *word == '|';
         }

@@ -21,7 +21,7 @@
  *   BOOL      bool: true, false, yes, no, on, off, 1, 0; least and most are not looked at
  *   SIZE      uint64_t bytes, decimal with an optional k, m or g (1024, 1024^2, 1024^3)
  *   DURATION  uint64_t milliseconds, decimal with an optional ms, s, m or h
- *   ENUM      unsigned, the place (from 0) of the word in the unit column, which holds "first|second|..."
+ *   ENUM      uint64_t, the place (from 0) of the word in the unit column, which holds "first|second|..."
  *
  * Any thread, one at a time for each struct. No I/O but the printing functions'. */
 #ifndef LQ_BASE_CONF_H
@@ -58,7 +58,7 @@ struct lq_conf_table {
 #define LQ_CONF_TYPE_BOOL     bool
 #define LQ_CONF_TYPE_SIZE     uint64_t
 #define LQ_CONF_TYPE_DURATION uint64_t
-#define LQ_CONF_TYPE_ENUM     unsigned
+#define LQ_CONF_TYPE_ENUM     uint64_t
 
 #define LQ_CONF_MEMBER(kind, member, ...) LQ_CONF_TYPE_##kind member;
 #define LQ_CONF_ROW(type, kind_, member, name_, least_, most_, default_, unit_, reloadable_, sentence_) \

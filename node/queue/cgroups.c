@@ -221,15 +221,20 @@ void lq_cgroups_trimmed(struct lq_cgroups *cgroups, uint64_t start)
     }
 }
 
-uint64_t lq_cgroups_needed(const struct lq_cgroups *cgroups, enum lq_cgroup_mode mode, uint64_t end)
+uint64_t lq_cgroups_needed(const struct lq_cgroups *cgroups, enum lq_retention retention, uint64_t end)
 {
-    for (size_t i = 0; i < cgroups->count; i++) {
+    bool counts_any = retention == LQ_RETENTION_INTEREST;
+    uint64_t needed = counts_any ? end : 0;
+    bool none_yet = true;
+    for (size_t i = 0; i < cgroups->count && retention != LQ_RETENTION_LIMITS; i++) {
         const struct lq_cgroup *cgroup = cgroups->at[i];
-        if ((mode == 0 || cgroup->options.mode == mode) && cgroup->settled.floor < end) {
-            end = cgroup->settled.floor;
+        if (!counts_any && cgroup->options.mode != LQ_CGROUP_PIPELINE) {
+            continue;
         }
+        needed = none_yet || cgroup->settled.floor < needed ? cgroup->settled.floor : needed;
+        none_yet = false;
     }
-    return end;
+    return needed < end ? needed : end;
 }
 
 /* ---- checkpoint */

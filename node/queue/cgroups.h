@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "node/queue/cgroup.h"
+#include "node/queue/topic_config.h"
 
 struct lq_command;
 
@@ -33,9 +34,9 @@ lightq_status lq_cgroups_apply(struct lq_cgroups *cgroups, const struct lq_comma
 uint64_t lq_cgroups_clamp_trim(const struct lq_cgroups *cgroups, uint64_t wanted);
 /* The partition starts at @start now. */
 void lq_cgroups_trimmed(struct lq_cgroups *cgroups, uint64_t start);
-/* The lowest offset that a group of the mode still needs (0 for any mode); @end when none needs any. For
- * retention=workqueue and interest, and for lag. */
-uint64_t lq_cgroups_needed(const struct lq_cgroups *cgroups, enum lq_cgroup_mode mode, uint64_t end);
+/* The lowest offset that a group which counts for @retention still needs; @end when none does. What the word says of a
+ * partition without such a group: 0 for workqueue and limits, @end for interest. */
+uint64_t lq_cgroups_needed(const struct lq_cgroups *cgroups, enum lq_retention retention, uint64_t end);
 
 /*   0 count u32 | then each by number (cgroup.h). OK | ENOMEM | ETOOBIG. */
 lightq_status lq_cgroups_save(const struct lq_cgroups *cgroups, struct lq_writer *writer) LQ_MUST_CHECK;

@@ -59,11 +59,12 @@ void lq_command_encode(const struct lq_command *command, struct lq_writer *write
         return;
     }
     lq_write_u8(writer, (uint8_t)command->type);
-    lq_write_u8(writer, LQ_COMMAND_VERSION);
+    bool is_kept = command->type == LQ_COMMAND_TRIM && command->trim.kept_for != LQ_RETENTION_LIMITS;
+    lq_write_u8(writer, is_kept ? LQ_COMMAND_TRIM_KEPT_VERSION : LQ_COMMAND_VERSION);
     lq_write_u16(writer, 0);
     switch (command->type) {
     case LQ_COMMAND_TRIM:
-        lq_write_u32(writer, 0);
+        lq_write_u32(writer, command->trim.kept_for);
         lq_write_u64(writer, command->trim.offset);
         break;
     case LQ_COMMAND_CONFIG:
@@ -127,12 +128,28 @@ static lightq_status decode_config(struct lq_reader *reader, struct lq_command *
     return lq_topic_config_decode(reader, &command->config.config);
 }
 
-/* A reserved word and a number: TRIM and FORGET. */
-static lightq_status decode_number(struct lq_reader *reader, uint64_t *number)
+static lightq_status decode_trim(struct lq_reader *reader, uint8_t version, struct lq_command *command)
+{
+    uint32_t kept_for = lq_read_u32(reader);
+    bool is_kept = kept_for == LQ_RETENTION_WORKQUEUE || kept_for == LQ_RETENTION_INTEREST;
+    command->trim.kept_for = (enum lq_retention)kept_for;
+    command->trim.offset = lq_read_u64(reader);
+    bool is_known = version == LQ_COMMAND_TRIM_KEPT_VERSION ? is_kept : kept_for == LQ_RETENTION_LIMITS;
+    return reader->failed || !is_known ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
+}
+
+static lightq_status decode_forget(struct lq_reader *reader, struct lq_command *command)
 {
     uint32_t reserved = lq_read_u32(reader);
-    *number = lq_read_u64(reader);
+    command->forget.index = lq_read_u64(reader);
     return reader->failed || reserved != 0 ? LIGHTQ_ECORRUPT : LIGHTQ_OK;
+}
+
+static uint8_t newest_version(enum lq_command_type type)
+{
+    return type == LQ_COMMAND_APPEND ? LQ_COMMAND_APPEND_ID_VERSION
+           : type == LQ_COMMAND_TRIM ? LQ_COMMAND_TRIM_KEPT_VERSION
+                                     : LQ_COMMAND_VERSION;
 }
 
 lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq_command *command)
@@ -144,8 +161,7 @@ lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq
     if (reader.failed) {
         return LIGHTQ_ECORRUPT;
     }
-    uint8_t newest = command->type == LQ_COMMAND_APPEND ? LQ_COMMAND_APPEND_ID_VERSION : LQ_COMMAND_VERSION;
-    if (version < LQ_COMMAND_VERSION || version > newest || flags != 0) {
+    if (version < LQ_COMMAND_VERSION || version > newest_version(command->type) || flags != 0) {
         return LIGHTQ_EVERSION;
     }
     lightq_status status = LIGHTQ_ECORRUPT;
@@ -154,13 +170,13 @@ lightq_status lq_command_decode(const uint8_t *payload, uint32_t size, struct lq
         status = decode_append(&reader, version, command);
         break;
     case LQ_COMMAND_TRIM:
-        status = decode_number(&reader, &command->trim.offset);
+        status = decode_trim(&reader, version, command);
         break;
     case LQ_COMMAND_CONFIG:
         status = decode_config(&reader, command);
         break;
     case LQ_COMMAND_FORGET:
-        status = decode_number(&reader, &command->forget.index);
+        status = decode_forget(&reader, command);
         break;
     case LQ_COMMAND_SKIP:
         status = decode_skip(&reader, command);

@@ -2,13 +2,15 @@
  * Drawn with examples in docs/format/commands.md.
  *
  *      0  type     u8    enum lq_command_type
- *      1  version  u8    APPEND 2 (3 with a message id), others 1
+ *      1  version  u8    APPEND 2 (3 with a message id), TRIM 1 (2 when kept for groups), others 1
  *      2  flags    u16   0
  *   APPEND             4 batch_crc u32 | 8 producer u64 | 16 sequence u64 | 24 expected_offset u64 (all ones: any) |
  *                     32 epoch u32 | 36 u32, bit 0: begins the epoch | 40 record batch ...
  *                     (version 1, which is read as well: 36 is 0; version 3: 40 digest of the message's id, 16 bytes
  *                     (dedup.h) | 56 record batch of one message)
- *   TRIM               4 reserved u32, 0 | 8 offset u64 (all ones: the end): drop every message below it
+ *   TRIM               4 kept_for u32, enum lq_retention, 0 in version 1 | 8 offset u64 (all ones: the end): drop every
+ *                     message below it, but for what the groups that are there then need: of kept_for workqueue
+ *                     pipeline groups, of interest any (version 2, written only then)
  *   CONFIG             4 partition u32 | 8 topic uuid, 16 bytes | 24 topic configuration (topic_config.h)
  *   FORGET             4 reserved u32, 0 | 8 index u64: forget producers whose last batch has this index or a lower one
  *   SKIP               4 epoch u32 | 8 producer u64 | 16 sequence u64 | 24 base_offset u64 | 32 term u64 |
@@ -52,6 +54,7 @@ enum lq_command_type {
 #define LQ_COMMAND_VERSION           1
 #define LQ_COMMAND_APPEND_VERSION    2
 #define LQ_COMMAND_APPEND_ID_VERSION 3 /* with a message id */
+#define LQ_COMMAND_TRIM_KEPT_VERSION 2 /* kept_for groups */
 #define LQ_COMMAND_APPEND_HEAD_BYTES 40
 #define LQ_COMMAND_APPEND_HEAD_MOST  56  /* with a message id */
 #define LQ_COMMAND_APPEND_BEGINS     1u  /* the bit at 36 */
@@ -71,6 +74,7 @@ struct lq_command {
         } append;
         struct {
             uint64_t offset;
+            enum lq_retention kept_for;
         } trim;
         struct {
             struct lq_id topic;

@@ -481,13 +481,14 @@ bool lq_intake_needs_turn(const struct lq_partition *partition)
            (partition->leading && !partition->blocked && partition->queued.first != NULL);
 }
 
-lightq_status lq_intake_trim(struct lq_partition *partition, uint64_t offset, uint64_t *index)
+lightq_status lq_intake_trim(struct lq_partition *partition, uint64_t offset, enum lq_retention kept_for,
+                             uint64_t *index)
 {
-    const struct lq_command command = {.type = LQ_COMMAND_TRIM, .trim = {.offset = offset}};
+    const struct lq_command command = {.type = LQ_COMMAND_TRIM, .trim = {.offset = offset, .kept_for = kept_for}};
     return propose_command(partition, &command, index);
 }
 
-lightq_status lq_partition_trim(struct lq_partition *partition, uint64_t offset)
+static lightq_status trim(struct lq_partition *partition, uint64_t offset, enum lq_retention kept_for)
 {
     if (partition->stopped) {
         return LIGHTQ_ESTOPPED;
@@ -498,11 +499,16 @@ lightq_status lq_partition_trim(struct lq_partition *partition, uint64_t offset)
     if (partition->in_machine != 0 || partition->trim_entry != 0) {
         return LIGHTQ_EBUSY;
     }
-    lightq_status status = lq_intake_trim(partition, offset, &partition->trim_entry);
+    lightq_status status = lq_intake_trim(partition, offset, kept_for, &partition->trim_entry);
     if (status != LIGHTQ_OK) {
-        partition->trim_entry = 0;
+        partition->trim_entry = 0; /* it is looked at again soon */
     }
     return status;
+}
+
+lightq_status lq_partition_trim(struct lq_partition *partition, uint64_t offset)
+{
+    return trim(partition, offset, LQ_RETENTION_LIMITS);
 }
 
 void lq_partition_retain(struct lq_partition *partition)
@@ -510,8 +516,12 @@ void lq_partition_retain(struct lq_partition *partition)
     if (!partition->leading || partition->trim_entry != 0) {
         return;
     }
-    uint64_t start = lq_queue_state_retained(&partition->state, lq_clock_wall_ms(partition->options.clock));
-    if (start > partition->state.start_offset && lq_partition_trim(partition, start) != LIGHTQ_OK) {
-        partition->trim_entry = 0; /* it is looked at again soon */
+    const struct lq_queue_state *state = &partition->state;
+    uint64_t start = lq_queue_state_retained(state, lq_clock_wall_ms(partition->options.clock));
+    uint64_t consumed = lq_queue_state_consumed(state);
+    if (consumed > start) {
+        (void)trim(partition, consumed, (enum lq_retention)state->config.retention);
+    } else if (start > state->start_offset) {
+        (void)trim(partition, start, LQ_RETENTION_LIMITS);
     }
 }

@@ -105,7 +105,8 @@ lightq_status lq_intake_propose(struct lq_partition *partition, const uint8_t *b
                                 uint64_t *index) LQ_MUST_CHECK;
 
 /* The same of a TRIM. */
-lightq_status lq_intake_trim(struct lq_partition *partition, uint64_t offset, uint64_t *index) LQ_MUST_CHECK;
+lightq_status lq_intake_trim(struct lq_partition *partition, uint64_t offset, enum lq_retention kept_for,
+                             uint64_t *index) LQ_MUST_CHECK;
 
 /* purge.c */
 /* Leadership is gone: proposals get ELEADERSHIPLOST, the others @status. */

@@ -108,7 +108,7 @@ void lq_purge_desk_drop(struct lq_partition *partition, lightq_status status)
 /* False: the log takes nothing now. */
 static bool propose(struct lq_partition *partition, struct lq_purge_request *request)
 {
-    lightq_status status = lq_intake_trim(partition, request->offset, &request->index);
+    lightq_status status = lq_intake_trim(partition, request->offset, LQ_RETENTION_LIMITS, &request->index);
     if (!partition->leading) { /* lost inside the call */
         decide(partition, request, status == LIGHTQ_OK ? LIGHTQ_ELEADERSHIPLOST : status);
         return true;

@@ -137,9 +137,13 @@ static lightq_status apply_skip(struct lq_queue_state *state, const struct lq_en
                                             (unsigned long long)command->skip.producer_id);
 }
 
-static void apply_trim(struct lq_queue_state *state, uint64_t offset)
+static void apply_trim(struct lq_queue_state *state, uint64_t offset, enum lq_retention kept_for)
 {
     uint64_t start = offset < state->end_offset ? offset : state->end_offset;
+    if (kept_for != LQ_RETENTION_LIMITS) { /* groups may have come since it was proposed */
+        uint64_t needed = lq_cgroups_needed(&state->cgroups, kept_for, state->end_offset);
+        start = needed < start ? needed : start;
+    }
     start = lq_cgroups_clamp_trim(&state->cgroups, start);
     if (start <= state->start_offset) {
         return;
@@ -186,7 +190,7 @@ static lightq_status apply_command(struct lq_queue_state *state, const struct lq
     }
     switch (command->type) {
     case LQ_COMMAND_TRIM:
-        apply_trim(state, command->trim.offset);
+        apply_trim(state, command->trim.offset, command->trim.kept_for);
         break;
     case LQ_COMMAND_CONFIG:
         state->topic = command->config.topic;
@@ -260,6 +264,12 @@ uint64_t lq_queue_state_retained(const struct lq_queue_state *state, uint64_t no
         start = state->end_offset - config->retention_messages;
     }
     return lq_cgroups_clamp_trim(&state->cgroups, start);
+}
+
+uint64_t lq_queue_state_consumed(const struct lq_queue_state *state)
+{
+    enum lq_retention retention = (enum lq_retention)state->config.retention;
+    return lq_cgroups_clamp_trim(&state->cgroups, lq_cgroups_needed(&state->cgroups, retention, state->end_offset));
 }
 
 lightq_status lq_queue_state_save(const struct lq_queue_state *state, struct lq_writer *writer)

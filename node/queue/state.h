@@ -61,8 +61,10 @@ void lq_queue_state_deinit(struct lq_queue_state *state);
 lightq_status lq_queue_state_apply(struct lq_queue_state *state, const struct lq_entry *entry,
                                    struct lq_command *command, struct lq_err *err) LQ_MUST_CHECK;
 
-/* Where retention puts the start when it is @now_ms: start_offset when nothing is to go. */
+/* Where the limits of retention put the start when it is @now_ms: start_offset when nothing is to go. */
 uint64_t lq_queue_state_retained(const struct lq_queue_state *state, uint64_t now_ms);
+/* Up to where all is consumed that retention=workqueue or interest keeps for groups; it may be below start_offset. */
+uint64_t lq_queue_state_consumed(const struct lq_queue_state *state);
 
 /* OK | ETOOBIG | ENOMEM. */
 lightq_status lq_queue_state_save(const struct lq_queue_state *state, struct lq_writer *writer) LQ_MUST_CHECK;

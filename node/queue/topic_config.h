@@ -24,7 +24,16 @@
       "The largest message that is taken.")                                                                         \
     X(DURATION, dedup_window_ms, "dedup.window", 0, LQ_DEDUP_WINDOW_MS_MAX, "2m", "ms", true,                       \
       "A message whose id was stored in its partition within this time is not stored again; 0: ids are not looked " \
-      "at.")
+      "at.")                                                                                                        \
+    X(ENUM, retention, "retention", 0, LQ_RETENTION_INTEREST, "limits", "limits|workqueue|interest", true,          \
+      "What else is dropped: nothing; what every pipeline group has settled; what no group needs any more.")
+
+/* The words of "retention", in their order. The limits above hold in each. */
+enum lq_retention {
+    LQ_RETENTION_LIMITS = 0,
+    LQ_RETENTION_WORKQUEUE = 1, /* without a pipeline group all is kept */
+    LQ_RETENTION_INTEREST = 2,  /* without any group nothing is kept */
+};
 
 struct lq_topic_config {
     LQ_TOPIC_OPTIONS(LQ_CONF_MEMBER)

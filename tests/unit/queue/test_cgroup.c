@@ -158,7 +158,8 @@ static void assert_message_like_model(const struct lq_cgroup *cgroup, const stru
 static void assert_like_model(struct world *world)
 {
     uint64_t clamp = UINT64_MAX;
-    uint64_t needed = world->end;
+    uint64_t interest = world->end;
+    uint64_t workqueue = UINT64_MAX;
     for (unsigned i = 0; i < GROUPS; i++) {
         const struct model *model = &world->models[i];
         const struct lq_cgroups *cgroups = &world->states[0].cgroups;
@@ -174,7 +175,8 @@ static void assert_like_model(struct world *world)
         assert_int_equal(cgroup->missed_count, model->missed);
         assert_int_equal(cgroup->dead.done, model->letters_done);
         assert_int_equal(cgroup->dead.next, model->letters_next);
-        needed = floor < needed ? floor : needed;
+        interest = floor < interest ? floor : interest;
+        workqueue = model->options.mode == LQ_CGROUP_PIPELINE && floor < workqueue ? floor : workqueue;
         for (uint64_t number = model->letters_done; number < model->letters_next; number++) {
             const struct lq_dead_letter *letter = lq_dead_letters_at(&cgroup->dead, number);
             assert_int_equal(letter->offset, model->letters[number].offset);
@@ -186,7 +188,11 @@ static void assert_like_model(struct world *world)
         }
     }
     assert_int_equal(lq_cgroups_clamp_trim(&world->states[0].cgroups, UINT64_MAX), clamp);
-    assert_int_equal(lq_cgroups_needed(&world->states[0].cgroups, 0, world->end), needed);
+    const struct lq_cgroups *all = &world->states[0].cgroups;
+    assert_int_equal(lq_cgroups_needed(all, LQ_RETENTION_LIMITS, world->end), 0);
+    assert_int_equal(lq_cgroups_needed(all, LQ_RETENTION_INTEREST, world->end), interest);
+    workqueue = workqueue == UINT64_MAX ? 0 : workqueue < world->end ? workqueue : world->end;
+    assert_int_equal(lq_cgroups_needed(all, LQ_RETENTION_WORKQUEUE, world->end), workqueue);
     assert_int_equal(world->states[0].start_offset, world->start);
 }
 
