@@ -47,6 +47,7 @@ static const struct option_row rows[] = {
      "not stored when a message of this id was, within dedup.window; further messages are ID-1, ID-2, ..."},
     {"rate", NUMBER, AT(rate), RATE_MAX, "PER_S", "messages per second; without it as many as the window lets"},
     {"spread", SWITCH, AT(spread), 0, NULL, "one message in flight in each partition"},
+    {"consumers", NUMBER, AT(consumers), CLI_CONSUMERS_MAX, "N", "consumers of the group, each with a client (2)"},
     {"window", NUMBER, AT(window), UINT32_MAX, "N", "messages without an answer at a time"},
     {"acked", TEXT, AT(acked), 0, "FILE",
      "write a line per stored message: cluster topic partition offset producer sequence term batch_crc"},
@@ -127,6 +128,9 @@ static const struct cli_verb verbs[] = {
     {"bench consume", "TOPIC", 1, "count partition timeout", "measures consuming from the start", cli_bench_consume},
     {"bench end-to-end", "TOPIC", 1, "count size window rate partition timeout",
      "measures producing and consuming together, from due to delivered", cli_bench_end_to_end},
+    {"bench pipeline", "TOPIC", 1, "count size window rate consumers group partition timeout",
+     "measures producing, consuming by a pipeline group and settling together; without --group by one made for it",
+     cli_bench_pipeline},
 };
 
 #define VERB_COUNT (sizeof verbs / sizeof verbs[0])

@@ -3,61 +3,28 @@
  * a stall shows in the percentiles as long as it was (no coordinated omission). With --spread every partition has one
  * message in flight, whatever the window: many partitions with small batches.
  *
- * `end-to-end` has a second thread with a client of its own for consuming. */
+ * `end-to-end` has a second thread with a client of its own for consuming. `pipeline` is in bench_pipeline.c. */
+#include "client/cli/bench.h"
+
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/base/buf.h"
-#include "client/cli/cli.h"
-#include "client/cli/histogram.h"
-#include "client/cli/pace.h"
 #include "client/cli/print.h"
 
 #define COUNT_DEFAULT 1000000
 #define SIZE_DEFAULT  100
-#define STAMP_BYTES   8 /* the time a message was due, in front of an end-to-end message */
-#define SUBSCRIBE_MS  30000
-#define WAIT_MS       100
-#define IDLE_MS       10000 /* end-to-end gives up when nothing comes for so long */
 #define POLL_EVERY    64
 #define NUMBER_TEXT   24
 #define US_PER_S      1000000.0
-#define US_PER_MS     1000u
 #define BYTES_PER_MB  1000000.0
 #define P50           500
 #define P99           990
 #define P999          999
 #define SIGNAL_EVERY  4096
-
-struct bench {
-    struct cli *cli;
-    const char *mode;
-    uint64_t count, size;
-    struct pace pace;
-    char *payload;
-    bool stamped;
-
-    struct lightq_producer *producer;
-    int fd;
-    uint64_t sent, acked, failed;
-    lightq_status first_failure;
-    uint64_t began_us, last_ack_us;
-    uint64_t max_gap_us; /* the longest time without an acknowledgement, from the first to the last */
-    int32_t *idle;       /* --spread: partitions with nothing in flight, a stack */
-    int32_t idle_count;
-    struct histogram *latency; /* of acknowledgements; of deliveries when end to end */
-
-    struct lightq_consumer *consumer;
-    struct lightq *consumer_client;
-    _Atomic uint64_t wanted; /* messages the consumer waits for; UINT64_MAX: not known yet */
-    uint64_t consumed, consumed_bytes;
-    uint64_t first_message_us, last_message_us;
-    bool gave_up;
-};
 
 /* ---- producing */
 
@@ -109,7 +76,7 @@ static bool next_partition(struct bench *bench, int32_t *partition)
         if (cli_interrupted()) {
             return false;
         }
-        lightq_producer_poll(bench->producer, WAIT_MS, NULL);
+        lightq_producer_poll(bench->producer, BENCH_WAIT_MS, NULL);
     }
     *partition = bench->idle[--bench->idle_count];
     return true;
@@ -139,7 +106,7 @@ static lightq_status send_one(struct bench *bench, uint64_t due_us)
     stamp(bench, &message, due_us);
     lightq_status status = lightq_producer_send(bench->producer, &message);
     while (status == LIGHTQ_EBUSY && !cli_interrupted()) {
-        lightq_producer_poll(bench->producer, WAIT_MS, NULL);
+        lightq_producer_poll(bench->producer, BENCH_WAIT_MS, NULL);
         if (bench->pace.rate == 0) { /* a closed loop waits for room before it sends */
             due_us = pace_now_us();
             stamp(bench, &message, due_us);
@@ -166,7 +133,7 @@ static lightq_status send_all(struct bench *bench)
         }
     }
     while (lightq_producer_waiting(bench->producer) > 0 && !cli_interrupted()) {
-        lightq_producer_flush(bench->producer, WAIT_MS);
+        lightq_producer_flush(bench->producer, BENCH_WAIT_MS);
     }
     return status;
 }
@@ -184,7 +151,7 @@ static lightq_status make_idle(struct bench *bench, int32_t partitions)
     return LIGHTQ_OK;
 }
 
-static enum cli_exit produce_all(struct bench *bench)
+enum cli_exit bench_produce_all(struct bench *bench)
 {
     struct lightq_error error;
     struct lightq_producer_options options = {.on_report = on_report, .owner = bench};
@@ -195,7 +162,7 @@ static enum cli_exit produce_all(struct bench *bench)
     lightq_status status = lightq_producer_fd(bench->producer, &bench->fd);
     if (status == LIGHTQ_OK) { /* so that finding the topic is not measured */
         status = lightq_producer_partitions(bench->producer, bench->cli->args.words[0],
-                                            cli_patience_ms(bench->cli, SUBSCRIBE_MS), &partitions);
+                                            cli_patience_ms(bench->cli, BENCH_SUBSCRIBE_MS), &partitions);
     }
     if (status == LIGHTQ_OK && bench->cli->args.spread) {
         status = make_idle(bench, partitions);
@@ -220,7 +187,7 @@ static void take_message(struct bench *bench, const struct lightq_record *record
 {
     if (bench->stamped) {
         bench->last_message_us = pace_now_us();
-        if (record->value_size >= STAMP_BYTES) {
+        if (record->value_size >= BENCH_STAMP_BYTES) {
             histogram_add(bench->latency, bench->last_message_us - lq_get_u64(record->value));
         }
     }
@@ -238,7 +205,7 @@ static enum cli_exit consume_all(struct bench *bench)
     struct lightq_event event;
     uint64_t heard_us = pace_now_us();
     while (!has_enough(bench)) {
-        if (lightq_consumer_poll(bench->consumer, WAIT_MS, &event) != LIGHTQ_OK) {
+        if (lightq_consumer_poll(bench->consumer, BENCH_WAIT_MS, &event) != LIGHTQ_OK) {
             return cli_fail_with(LIGHTQ_EINTERNAL, "cannot poll");
         }
         if (event.kind == LIGHTQ_EVENT_MESSAGE) {
@@ -249,7 +216,7 @@ static enum cli_exit consume_all(struct bench *bench)
             return cli_fail(event.error);
         } else if (event.kind == LIGHTQ_EVENT_NONE) {
             bool known = atomic_load(&bench->wanted) != UINT64_MAX;
-            bench->gave_up = cli_interrupted() || (known && pace_now_us() - heard_us > IDLE_MS * US_PER_MS);
+            bench->gave_up = cli_interrupted() || (known && pace_now_us() - heard_us > BENCH_IDLE_US);
             if (bench->gave_up) {
                 break;
             }
@@ -271,7 +238,7 @@ static enum cli_exit subscribe(struct bench *bench, struct lightq *client, enum 
         return cli_fail(&error);
     }
     if (lightq_consumer_subscribe(bench->consumer, args->words[0], partition, &start,
-                                  cli_patience_ms(bench->cli, SUBSCRIBE_MS), &error) != LIGHTQ_OK) {
+                                  cli_patience_ms(bench->cli, BENCH_SUBSCRIBE_MS), &error) != LIGHTQ_OK) {
         lightq_consumer_close(bench->consumer, 0);
         return cli_fail(&error);
     }
@@ -286,7 +253,7 @@ static void *consumer_main(void *context)
 
 /* ---- result */
 
-static double per_second(uint64_t count, uint64_t from_us, uint64_t to_us)
+double bench_per_second(uint64_t count, uint64_t from_us, uint64_t to_us)
 {
     return to_us > from_us ? (double)count / ((double)(to_us - from_us) / US_PER_S) : 0;
 }
@@ -302,6 +269,11 @@ static void print_json(const struct bench *bench, double acked_per_s, double con
     }
     json_object_set_new(object, "acked_per_s", json_real(acked_per_s));
     json_object_set_new(object, "consumed_per_s", json_real(consumed_per_s));
+    if (bench->settled > 0) {
+        json_object_set_new(object, "settled", json_integer((json_int_t)bench->settled));
+        json_object_set_new(object, "settled_per_s",
+                            json_real(bench_per_second(bench->settled, bench->began_us, bench->last_settled_us)));
+    }
     json_object_set_new(object, "mb_per_s", json_real(mb_per_s));
     json_object_set_new(object, "p50_us", json_integer((json_int_t)histogram_per_mille(latency, P50)));
     json_object_set_new(object, "p99_us", json_integer((json_int_t)histogram_per_mille(latency, P99)));
@@ -314,13 +286,13 @@ static void print_json(const struct bench *bench, double acked_per_s, double con
 static void print_result(const struct bench *bench)
 {
     const struct histogram *latency = bench->latency;
-    double acked_per_s = per_second(bench->acked, bench->began_us, bench->last_ack_us);
-    double consumed_per_s = per_second(
+    double acked_per_s = bench_per_second(bench->acked, bench->began_us, bench->last_ack_us);
+    double consumed_per_s = bench_per_second(
         bench->consumed, bench->producer != NULL ? bench->began_us : bench->first_message_us, bench->last_message_us);
     double mb_per_s =
         bench->producer != NULL
             ? acked_per_s * (double)bench->size / BYTES_PER_MB
-            : per_second(bench->consumed_bytes, bench->first_message_us, bench->last_message_us) / BYTES_PER_MB;
+            : bench_per_second(bench->consumed_bytes, bench->first_message_us, bench->last_message_us) / BYTES_PER_MB;
     if (bench->cli->json) {
         print_json(bench, acked_per_s, consumed_per_s, mb_per_s);
         return;
@@ -329,8 +301,12 @@ static void print_result(const struct bench *bench)
     if (bench->producer != NULL) {
         printf("%" PRIu64 " acknowledged, %.0f/s, ", bench->acked, acked_per_s);
     }
-    if (bench->consumer != NULL) {
+    if (bench->consumer != NULL || bench->settled > 0) {
         printf("%" PRIu64 " consumed, %.0f/s, ", bench->consumed, consumed_per_s);
+    }
+    if (bench->settled > 0) {
+        printf("%" PRIu64 " settled, %.0f/s, ", bench->settled,
+               bench_per_second(bench->settled, bench->began_us, bench->last_settled_us));
     }
     printf("%.1f MB/s", mb_per_s);
     if (latency->count > 0) {
@@ -343,7 +319,7 @@ static void print_result(const struct bench *bench)
 
 /* ---- verbs */
 
-static enum cli_exit begin(struct bench *bench, struct cli *cli, const char *mode)
+enum cli_exit bench_begin(struct bench *bench, struct cli *cli, const char *mode)
 {
     char window[NUMBER_TEXT];
     const char *extra[3] = {NULL};
@@ -358,12 +334,12 @@ static enum cli_exit begin(struct bench *bench, struct cli *cli, const char *mod
     if (cli->args.spread && (cli_given(cli->args.rate) || cli_given(cli->args.partition))) {
         return cli_usage("--spread goes with neither --rate nor --partition");
     }
-    bench->payload = malloc(bench->size + STAMP_BYTES);
+    bench->payload = malloc(bench->size + BENCH_STAMP_BYTES);
     bench->latency = calloc(1, sizeof *bench->latency);
     if (bench->payload == NULL || bench->latency == NULL) {
         return cli_fail_with(LIGHTQ_ENOMEM, "out of memory");
     }
-    memset(bench->payload, 'x', bench->size + STAMP_BYTES);
+    memset(bench->payload, 'x', bench->size + BENCH_STAMP_BYTES);
     if (cli_given(cli->args.window)) {
         snprintf(window, sizeof window, "%" PRIu64, cli->args.window);
         extra[0] = "window.messages";
@@ -376,7 +352,7 @@ static enum cli_exit begin(struct bench *bench, struct cli *cli, const char *mod
     return result;
 }
 
-static enum cli_exit end(struct bench *bench, enum cli_exit result)
+enum cli_exit bench_end(struct bench *bench, enum cli_exit result)
 {
     if (result == CLI_DONE) {
         print_result(bench);
@@ -389,11 +365,11 @@ static enum cli_exit end(struct bench *bench, enum cli_exit result)
 enum cli_exit cli_bench_produce(struct cli *cli)
 {
     struct bench bench;
-    enum cli_exit result = begin(&bench, cli, "produce");
+    enum cli_exit result = bench_begin(&bench, cli, "produce");
     if (result == CLI_DONE) {
-        result = produce_all(&bench);
+        result = bench_produce_all(&bench);
     }
-    return end(&bench, result);
+    return bench_end(&bench, result);
 }
 
 /* How many messages there are to consume, if --count does not say less. */
@@ -404,7 +380,7 @@ static enum cli_exit count_messages(struct bench *bench)
     struct lightq_error error;
     int32_t partitions;
     uint64_t total = 0;
-    int wait_ms = cli_patience_ms(bench->cli, SUBSCRIBE_MS);
+    int wait_ms = cli_patience_ms(bench->cli, BENCH_SUBSCRIBE_MS);
     if (lightq_partition_count(bench->cli->client, args->words[0], wait_ms, &partitions, &error) != LIGHTQ_OK) {
         return cli_fail(&error);
     }
@@ -427,7 +403,7 @@ static enum cli_exit count_messages(struct bench *bench)
 enum cli_exit cli_bench_consume(struct cli *cli)
 {
     struct bench bench;
-    enum cli_exit result = begin(&bench, cli, "consume");
+    enum cli_exit result = bench_begin(&bench, cli, "consume");
     if (result == CLI_DONE) {
         result = count_messages(&bench);
     }
@@ -440,7 +416,7 @@ enum cli_exit cli_bench_consume(struct cli *cli)
             lightq_consumer_close(bench.consumer, 0);
         }
     }
-    return end(&bench, result);
+    return bench_end(&bench, result);
 }
 
 static enum cli_exit run_both(struct bench *bench)
@@ -450,7 +426,7 @@ static enum cli_exit run_both(struct bench *bench)
     if (pthread_create(&thread, NULL, consumer_main, bench) != 0) {
         return cli_fail_with(LIGHTQ_ELIMIT, "cannot start a thread");
     }
-    enum cli_exit result = produce_all(bench);
+    enum cli_exit result = bench_produce_all(bench);
     atomic_store(&bench->wanted, bench->acked);
     pthread_join(thread, &consumed);
     if (result == CLI_DONE) {
@@ -466,10 +442,10 @@ static enum cli_exit run_both(struct bench *bench)
 enum cli_exit cli_bench_end_to_end(struct cli *cli)
 {
     struct bench bench;
-    enum cli_exit result = begin(&bench, cli, "end-to-end");
+    enum cli_exit result = bench_begin(&bench, cli, "end-to-end");
     bench.stamped = true;
-    if (result == CLI_DONE && bench.size < STAMP_BYTES) {
-        result = cli_usage("end-to-end needs a --size of %d at least", STAMP_BYTES);
+    if (result == CLI_DONE && bench.size < BENCH_STAMP_BYTES) {
+        result = cli_usage("end-to-end needs a --size of %d at least", BENCH_STAMP_BYTES);
     }
     if (result == CLI_DONE) {
         result = cli_new_client(cli, NULL, &bench.consumer_client);
@@ -480,7 +456,7 @@ enum cli_exit cli_bench_end_to_end(struct cli *cli)
             result = run_both(&bench);
             lightq_consumer_close(bench.consumer, 0);
         }
-        lightq_close(bench.consumer_client, WAIT_MS);
+        lightq_close(bench.consumer_client, BENCH_WAIT_MS);
     }
-    return end(&bench, result);
+    return bench_end(&bench, result);
 }

@@ -1,7 +1,8 @@
 /* client/cli/cli.h - what the files of the lightq command share: its arguments, its verbs, how it fails.
  *
  * main.c takes the arguments apart (args.c) and calls one verb: admin.c, group.c, produce.c, consume.c, verify.c or
- * bench.c. A verb returns the exit code: 0 done, 1 failed, 2 wrong usage. One thread, except in `bench end-to-end`. */
+ * bench.c. A verb returns the exit code: 0 done, 1 failed, 2 wrong usage. One thread, except in `bench end-to-end` and
+ * `bench pipeline`. */
 #ifndef LQ_CLI_CLI_H
 #define LQ_CLI_CLI_H
 
@@ -14,7 +15,8 @@
 #include <lightq/group.h>
 #include <lightq/producer.h>
 
-#define CLI_LIST_MAX 64 /* of an option that may be given several times */
+#define CLI_LIST_MAX      64 /* of an option that may be given several times */
+#define CLI_CONSUMERS_MAX 64 /* of bench pipeline */
 
 enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
@@ -38,7 +40,7 @@ struct cli_args {
     const char *message_id;
     const char *mode, *backoff, *group, *ack;
     uint64_t expected_offset;
-    uint64_t ack_wait_ms, max_deliver, max_unsettled, idle_exit_ms;
+    uint64_t consumers, ack_wait_ms, max_deliver, max_unsettled, idle_exit_ms;
     bool exclusive, key_ordered;
 
     const char *words[4]; /* behind the verb */
@@ -137,5 +139,6 @@ enum cli_exit cli_verify(struct cli *cli);
 enum cli_exit cli_bench_produce(struct cli *cli);
 enum cli_exit cli_bench_consume(struct cli *cli);
 enum cli_exit cli_bench_end_to_end(struct cli *cli);
+enum cli_exit cli_bench_pipeline(struct cli *cli);
 
 #endif

@@ -83,6 +83,52 @@ def open_loop(key):
     return measure
 
 
+def pipeline(cluster, run):
+    topic = with_topic(cluster, f"g-{run}-{time.monotonic_ns()}")
+    result = bench(cluster, "pipeline", topic, "--count", 2_000_000, "--size", 256, "--consumers", 2)
+    cluster.lightq("topic", "delete", topic)
+    return {"value": result["settled_per_s"], "consumed_per_s": result["consumed_per_s"], "p99_us": result["p99_us"]}
+
+
+def delivered(key):
+    def measure(cluster, run):
+        topic = with_topic(cluster, f"d-{run}-{time.monotonic_ns()}")
+        result = bench(cluster, "end-to-end", topic, "--count", 50_000, "--size", 256, "--rate", 5000)
+        cluster.lightq("topic", "delete", topic)
+        return {"value": result[key] / 1000, "p50_us": result["p50_us"], "p999_us": result["p999_us"]}
+
+    return measure
+
+
+def settle_cost(_cluster, _run):
+    """Processor time of a leader for one ack, out of order, by how many messages are delivered and not settled."""
+    done = subprocess.run([BIN / "bench_settle", "3"], capture_output=True, text=True, check=True)
+    whole = [float(line.split()[2]) for line in done.stdout.splitlines() if line.split()[0].isdigit()]
+    return {"value": whole[-1] / whole[0], "ns_1k": whole[0], "ns_100k": whole[1], "ns_1M": whole[2]}
+
+
+def group_cost(cluster, topic, groups, count):
+    """Processor seconds of all nodes for each delivery of @count messages to each of @groups groups of one topic."""
+    for i in range(groups):
+        cluster.lightq("group", "create", topic, f"g{i}", "--mode", "pipeline")
+    before = sum(cpu_seconds(pid) for pid in pids(cluster))
+    readers = [cluster.start_lightq("consume", topic, "--group", f"g{i}", "--count", count, "--timeout", 60000)
+               for i in range(groups)]
+    bench(cluster, "produce", topic, "--count", count, "--size", 256)
+    for reader in readers:
+        cluster.finish(reader)
+    return (sum(cpu_seconds(pid) for pid in pids(cluster)) - before) / groups / count
+
+
+def many_groups(cluster, run):
+    few = with_topic(cluster, f"few-{run}-{time.monotonic_ns()}")
+    many = with_topic(cluster, f"many-{run}-{time.monotonic_ns()}")
+    ten, hundred = group_cost(cluster, few, 10, 50_000), group_cost(cluster, many, 100, 50_000)
+    for topic in (few, many):
+        cluster.lightq("topic", "delete", topic)
+    return {"value": hundred / ten, "us_at_10": ten * 1e6, "us_at_100": hundred * 1e6}
+
+
 def one_in_flight(cluster, run):
     topic = with_topic(cluster, f"s-{run}-{time.monotonic_ns()}")
     result = bench(cluster, "produce", topic, "--count", 10_000, "--size", 256, "--window", 1)
@@ -193,6 +239,11 @@ FIGURES = {
     "end-to-end": ("produce and consume together, 256 B", "msg/s", ">= 400000", end_to_end),
     "open-p50": ("open loop 5,000 msg/s of 256 B, acknowledged p50", "ms", "<= 1", open_loop("p50_us")),
     "open-p99": ("open loop 5,000 msg/s of 256 B, acknowledged p99", "ms", "<= 3", open_loop("p99_us")),
+    "pipeline": ("pipeline group with acks, 256 B, 1 producer, 2 consumers, consumed and settled", "msg/s", ">= 250000", pipeline),
+    "delivered-p50": ("open loop 5,000 msg/s of 256 B, delivered p50", "ms", "<= 1.2", delivered("p50_us")),
+    "delivered-p99": ("open loop 5,000 msg/s of 256 B, delivered p99", "ms", "<= 4", delivered("p99_us")),
+    "settle": ("a leader's cost of an out-of-order ack with 1M unsettled, against 1k", "times", "<= 4", settle_cost),
+    "groups": ("nodes' cost of a delivery with 100 groups on a topic, against 10 groups", "times", "<= 1.5", many_groups),
     "one": ("one in flight, 256 B, p50", "ms", "<= 0.6", one_in_flight),
     "cpu": ("server CPU over the three nodes per million messages of 100 B", "s", "<= 1.0", server_cost("cpu")),
     "bytes": ("bytes written by a replica per payload byte, 100 B messages", "", "<= 1.25", server_cost("bytes")),
