@@ -322,7 +322,8 @@ static void print_result(const struct bench *bench)
 enum cli_exit bench_begin(struct bench *bench, struct cli *cli, const char *mode)
 {
     char window[NUMBER_TEXT];
-    const char *extra[3] = {NULL};
+    const char *extra[5] = {NULL};
+    size_t count = 0;
     *bench = (struct bench){.cli = cli, .mode = mode};
     cli->patient = true;
     bench->count = cli_or(cli->args.count, COUNT_DEFAULT);
@@ -342,8 +343,12 @@ enum cli_exit bench_begin(struct bench *bench, struct cli *cli, const char *mode
     memset(bench->payload, 'x', bench->size + BENCH_STAMP_BYTES);
     if (cli_given(cli->args.window)) {
         snprintf(window, sizeof window, "%" PRIu64, cli->args.window);
-        extra[0] = "window.messages";
-        extra[1] = window;
+        extra[count++] = "window.messages";
+        extra[count++] = window;
+    }
+    if (cli->args.compression != NULL) {
+        extra[count++] = "compression";
+        extra[count++] = cli->args.compression;
     }
     enum cli_exit result = cli_connect(cli, extra);
     if (result == CLI_DONE) {

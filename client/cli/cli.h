@@ -37,7 +37,7 @@ struct cli_args {
     uint64_t count, size, rate, window, timeout_ms, partition;
     const char *file, *key, *acked, *from, *to, *log, *history;
     bool until_end, print, spread, wait_equal;
-    const char *message_id;
+    const char *message_id, *compression;
     const char *mode, *backoff, *group, *ack;
     uint64_t expected_offset;
     uint64_t consumers, ack_wait_ms, max_deliver, max_unsettled, idle_exit_ms;

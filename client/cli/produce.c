@@ -328,7 +328,7 @@ static enum cli_exit check(const struct cli_args *args)
 static enum cli_exit connect_for(struct cli *cli)
 {
     char window[NUMBER_TEXT], timeout[NUMBER_TEXT], most[NUMBER_TEXT];
-    const char *extra[7] = {NULL};
+    const char *extra[9] = {NULL};
     size_t count = 0;
     if (cli_given(cli->args.window)) {
         snprintf(window, sizeof window, "%" PRIu64, cli->args.window);
@@ -339,6 +339,10 @@ static enum cli_exit connect_for(struct cli *cli)
         snprintf(timeout, sizeof timeout, "%" PRIu64, cli->args.timeout_ms);
         extra[count++] = "delivery.timeout.ms";
         extra[count++] = timeout;
+    }
+    if (cli->args.compression != NULL) {
+        extra[count++] = "compression";
+        extra[count++] = cli->args.compression;
     }
     snprintf(most, sizeof most, "%u", LQ_MESSAGE_BYTES_MAX); /* the cluster's limit is the one that counts */
     extra[count++] = "message.bytes.max";

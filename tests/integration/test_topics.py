@@ -61,6 +61,29 @@ class TopicsTest(unittest.TestCase):
         self.assertEqual(fewer.returncode, 1)
         self.assertIn("EINVAL: topic t has 5 partitions, and their number only grows", fewer.stderr)
 
+    def test_topics_compressed_messages_are_the_same_for_everyone(self):
+        c = self.cluster
+        count = 500
+        c.lightq("topic", "create", "t")
+        c.lightq("group", "create", "t", "g", "--mode", "pipeline", "--key-ordered", "--max-deliver", 1)
+        for codec in ("none", "lz4", "zstd"):
+            c.lightq("produce", "t", "--count", count, "--size", 2000, "--key", codec, "--compression", codec,
+                     "--acked", c.folder / codec)
+            self.assertEqual(c.acked_lines(codec), count)
+            c.lightq("verify", "--acked", c.folder / codec)
+        unknown = c.lightq("produce", "t", "--count", 1, "--compression", "rar", check=False)
+        self.assertEqual(unknown.returncode, 2)
+        self.assertIn("none|lz4|zstd", unknown.stderr)
+
+        c.lightq("consume", "t", "--until-end", "--log", c.folder / "log")
+        c.check(["none", "lz4", "zstd"], ["log"])
+        c.lightq("consume", "t", "--group", "g", "--ack", "nack", "--count", 3 * count, "--timeout", 60000)
+        letters = c.lightq("consume", "t.g.dlq", "--count", 3 * count, "--timeout", 60000)
+        self.assertIn(f"{3 * count} messages consumed", letters.stdout)
+        last = self.json_lines("peek", "t", "--from", 3 * count - 1, "--count", 1)[0]
+        self.assertEqual(last["key"], "zstd")
+        c.wait_equal("t")
+
     def test_topics_alteration_outlives_leaders_and_restarts(self):
         c = self.cluster
         c.lightq("topic", "create", "t")
