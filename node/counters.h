@@ -27,6 +27,8 @@
     X(gauge, connections, "client_connections", "Open connections to the client port.")                                \
     X(counter, connections_refused, "client_connections_refused_total",                                                \
       "Times the client port took no more connections because there were too many.")                                   \
+    X(counter, connections_stalled, "connections_stalled_total",                                                       \
+      "Connections closed that took nothing while others waited for memory.")                                          \
     X(counter, http_requests, "http_requests_total", "HTTP requests answered.")                                        \
     X(counter, http_bad, "http_bad_total", "HTTP connections closed because of what they sent.")                       \
     X(counter, produce_requests, "produce_requests_total", "PRODUCE requests.")                                        \
@@ -41,6 +43,8 @@
     X(gauge, subscriptions, "subscriptions", "Subscriptions.")                                                         \
     X(counter, deliveries, "deliveries_total", "Batches delivered.")                                                   \
     X(counter, messages_out, "messages_out_total", "Messages delivered.")                                              \
+    X(counter, deliveries_held, "deliveries_held_total",                                                               \
+      "Looks at a pipeline group that had to wait for memory to remember its deliveries in.")                          \
     X(counter, settles, "settle_requests_total", "SETTLE requests.")                                                   \
     X(counter, dead_letters, "dead_letters_total", "Messages stored in topics of dead letters.")                       \
     X(counter, reads_memory, "consume_reads_memory_total", "Entries for consumers found in memory.")                   \

@@ -118,7 +118,7 @@ static void on_read(struct lq_rlog_read *read, lightq_status status)
 static lightq_status start_read(struct lq_cursor *cursor, struct lq_rlog *log)
 {
     struct lq_service *service = cursor->service;
-    if (service->memory_used + READ_BYTES_MAX > service->options->memory_max) {
+    if (service->memory_used + READ_BYTES_MAX > service->options->memory.requests) {
         return LIGHTQ_ENOMEM;
     }
     struct lq_cursor_read *request = calloc(1, sizeof *request);

@@ -25,11 +25,13 @@
 #define PING_MS              5000  /* one not heard for so long is asked for a sign of life */
 #define SILENCE_MS           20000 /* one not heard for so long is closed */
 #define TICK_MS              1000
-#define TICKS_PER_TIME       4    /* of the shortest of the times above */
-#define ARRIVING_MS          1000 /* a message may arrive so long when others wait for its memory */
-#define STARVED_MS           5000 /* nobody waits for memory longer */
-#define ARRIVING_FRAMES_MIN  4    /* of the largest size: there is always memory for so many */
-#define GOODBYE_MS           100  /* how long closing waits for what was sent last */
+#define TICKS_PER_TIME       4            /* of the shortest of the times above */
+#define UNSENT_BYTES         (256 * 1024) /* taken by the system for one connection and not sent */
+#define STALLED_MS           2000         /* a connection may take nothing for so long when others wait for memory */
+#define ARRIVING_MS          1000         /* a message may arrive so long when others wait for its memory */
+#define STARVED_MS           5000         /* nobody waits for memory longer */
+#define ARRIVING_FRAMES_MIN  4            /* of the largest size: there is always memory for so many */
+#define GOODBYE_MS           100          /* how long closing waits for what was sent last */
 #define KEEPALIVE_SECONDS    30
 #define BACKLOG              1024
 #define LISTEN_RESUME_EIGHTH 7 /* connections are taken again at seven eighths of connections_max */
@@ -219,10 +221,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 /* Failures here are not worth the connection. */
 static void set_socket_options(int descriptor)
 {
-    const int one = 1, idle = KEEPALIVE_SECONDS;
+    const int one = 1, idle = KEEPALIVE_SECONDS, unsent = UNSENT_BYTES;
     (void)setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     (void)setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     (void)setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
 }
 
 /* Takes over @descriptor; false (out of memory): not. */
@@ -378,6 +381,23 @@ static void evict_one(struct conn *conn)
     lq_front_kill(conn);
 }
 
+/* While as much waits for clients as may, those that have taken nothing for long give way to those that read. */
+static void evict_stalled(struct lq_front *front, uint64_t now)
+{
+    struct conn *conn, *next;
+    DL_FOREACH_SAFE(front->conns, conn, next)
+    {
+        if (front->queued < front->options.queued_bytes_max / 2) {
+            break;
+        }
+        if (conn->out_count > 0 && conn->state != CONN_DEAD && now - conn->written_ms > STALLED_MS) {
+            front->options.counters->connections_stalled++;
+            lq_front_warn(conn, "it takes nothing, and others wait for the memory of what it was sent");
+            lq_front_kill(conn);
+        }
+    }
+}
+
 /* Those that have been sending one message for long give way to those that wait for memory. */
 static void evict(struct lq_front *front, uint64_t now)
 {
@@ -458,6 +478,7 @@ static void on_tick(uv_timer_t *timer)
         }
     }
     evict(front, now);
+    evict_stalled(front, now);
     listen_or_not(front);
 }
 

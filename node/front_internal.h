@@ -68,7 +68,8 @@ struct conn {
     /* What is to be written. */
     struct outgoing *out, **out_end;
     uint64_t out_count, out_bytes;
-    size_t out_written; /* of the first */
+    size_t out_written;  /* of the first */
+    uint64_t written_ms; /* when something of it was written, or begun to wait, last */
 };
 
 struct lq_front {

@@ -9,6 +9,7 @@
 
 #include "node/front_internal.h"
 
+#define FAIR_PART      4    /* of what is free for all connections, for one */
 #define COPY_BYTES_MAX 1024 /* a smaller payload is copied: cheaper than a slice of its own */
 #define SLICES_MAX     128  /* of one write */
 #define LEAVE_MS       2000 /* who is told why it is closed has so long to hear it */
@@ -31,7 +32,9 @@ static void append(struct conn *conn, struct outgoing *outgoing)
     outgoing->next = NULL;
     *conn->out_end = outgoing;
     conn->out_end = &outgoing->next;
-    conn->out_count++;
+    if (conn->out_count++ == 0) {
+        conn->written_ms = uv_now(conn->front->loop);
+    }
     conn->out_bytes += bytes_of(outgoing);
     conn->front->queued += bytes_of(outgoing);
     mark_dirty(conn);
@@ -105,13 +108,18 @@ static struct outgoing *pack(const struct lq_packet *packet)
     return outgoing;
 }
 
-/* Whether a message of @size bytes more would be too much. */
+/* Whether a message of @size bytes more would be too much. Of what is free for all a connection may take a part only:
+ * however many do not read, something is left for each that does. */
 static bool is_full(const struct conn *conn, uint64_t size)
 {
     const struct lq_front_options *options = &conn->front->options;
-    return conn->out_count >= options->queue_out ||
-           (conn->out_count > 0 && (conn->out_bytes + size > options->queue_out_bytes ||
-                                    conn->front->queued + size > options->queued_bytes_max));
+    uint64_t queued = conn->front->queued, most = options->queued_bytes_max;
+    if (conn->out_count == 0) {
+        return false;
+    }
+    uint64_t share = queued < most ? (most - queued) / FAIR_PART : 0;
+    return conn->out_count >= options->queue_out || conn->out_bytes + size > options->queue_out_bytes ||
+           queued + size > most || (conn->out_bytes + size > share && conn->out_bytes > 0);
 }
 
 lightq_status lq_front_send(struct conn *conn, const struct lq_packet *packet)
@@ -164,6 +172,7 @@ static size_t gather(const struct conn *conn, struct iovec slices[SLICES_MAX])
 static void was_written(struct conn *conn, size_t size)
 {
     conn->out_written += size;
+    conn->written_ms = uv_now(conn->front->loop);
     while (conn->out != NULL && conn->out_written >= bytes_of(conn->out)) {
         size_t beyond = conn->out_written - bytes_of(conn->out);
         drop_first(conn);

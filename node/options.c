@@ -313,8 +313,7 @@ void lq_options_for_shard(const struct lq_options *options, unsigned number, str
         shard->client.port = (uint16_t)(shard->client.port + number);
         shard->peer.port = (uint16_t)(shard->peer.port + number);
     }
-    shard->memory_max /= shard->shards;
-    shard->cache_bytes /= shard->shards;
+    lq_options_divide_memory(shard);
     shard->files_max /= (unsigned)shard->shards;
     shard->scrub_bytes = (shard->scrub_bytes + shard->shards - 1) / shard->shards;
     shard->connections_max = (shard->connections_max + shard->shards - 1) / shard->shards;
@@ -352,11 +351,7 @@ lightq_status lq_options_check(struct lq_options *options, struct lq_err *err)
     if (options->raft_heartbeat_ms * HEARTBEATS_MIN > options->raft_election_ms) {
         return lq_err_set(err, LIGHTQ_EINVAL, "raft.heartbeat.ms must be at most a third of raft.election.ms");
     }
-    if (options->memory_max / options->shards < options->max_message_bytes * 4) {
-        return lq_err_set(err, LIGHTQ_EINVAL,
-                          "memory.max must be at least four times max.message.bytes for each of the shards");
-    }
-    return LIGHTQ_OK;
+    return lq_options_share_memory(options, err);
 }
 
 uint64_t lq_options_batch_bytes_max(const struct lq_options *options)

@@ -46,11 +46,12 @@
     X(U64, io_threads, "io.threads", 1, 256, "8", "threads", false, "Threads that write, read and sync files.")        \
     X(SIZE, max_message_bytes, "max.message.bytes", 1, LQ_MESSAGE_BYTES_MAX, "1m", "bytes", false,                     \
       "The largest message taken from a producer.")                                                                    \
-    X(SIZE, memory_max, "memory.max", 8 << 20, UINT64_C(1) << 40, "512m", "bytes", false,                              \
-      "What requests being worked on and answers being sent may hold each; beyond it producers are told to wait. "     \
-      "Messages of which a part has arrived may hold an eighth of it more.")                                           \
-    X(SIZE, cache_bytes, "cache.bytes", 1 << 20, UINT64_C(1) << 40, "256m", "bytes", false,                            \
-      "Entries of all partitions kept in memory for consumers and for nodes that catch up.")                           \
+    X(SIZE, memory_max, "memory.max", 0, UINT64_C(1) << 40, "0", "bytes", false,                                       \
+      "What the process may hold, shared out as docs/memory.md says; beyond a share producers are told to wait. 0 "    \
+      "means three quarters of the container's limit or half of the machine's memory, whatever is less.")              \
+    X(SIZE, cache_bytes, "cache.bytes", 0, UINT64_C(1) << 40, "0", "bytes", false,                                     \
+      "Entries of all partitions kept in memory for consumers and for nodes that catch up; 0 means a quarter of "      \
+      "memory.max, and 256m at most.")                                                                                 \
     X(SIZE, segment_bytes, "segment.bytes", 64 << 10, UINT64_C(4) << 30, "64m", "bytes", false,                        \
       "Size of a partition's files; what is trimmed goes by whole files.")                                             \
     X(SIZE, journal_bytes, "journal.bytes", 64 << 10, UINT64_C(4) << 30, "64m", "bytes", false,                        \
@@ -88,6 +89,16 @@
     X(DURATION, drain_timeout_ms, "drain.timeout.ms", 0, 600000, "5s", "", false,                                      \
       "How long SIGTERM waits for leaderships to be handed over before it ends the node all the same.")
 
+/* What each part of memory.max is for, in bytes. The entry cache has cache_bytes. */
+struct lq_memory_shares {
+    uint64_t requests; /* being worked on, and entries read ahead */
+    uint64_t answers;  /* and deliveries, on their way to clients */
+    uint64_t waiting;  /* answers that wait in sessions */
+    uint64_t arriving; /* messages of which a part has arrived */
+    uint64_t leases;   /* what is known of delivered messages of pipeline groups */
+    uint64_t peer;     /* on its way to one other node */
+};
+
 struct lq_options {
     LQ_OPTIONS_TABLE(LQ_CONF_MEMBER)
     /* Made of the texts above by lq_options_check. */
@@ -95,6 +106,7 @@ struct lq_options {
     bool serves_http;
     struct lq_endpoint seed[LQ_SEEDS_MAX];
     unsigned seed_count;
+    struct lq_memory_shares memory;
     unsigned expect;    /* 1 when there are no seeds */
     unsigned files_max; /* stored files open at a time, by the process's limit; 0: as many as the store likes */
 };
@@ -122,6 +134,12 @@ lightq_status lq_options_load_file(struct lq_options *options, const char *path,
 /* What no single row can say: addresses, seeds, and values that must fit each other. Fills the made members. */
 lightq_status lq_options_check(struct lq_options *options, struct lq_err *err) LQ_MUST_CHECK;
 
+/* options_memory.c: memory.max when it is 0, and the shares of it. OK | EINVAL. */
+lightq_status lq_options_share_memory(struct lq_options *options, struct lq_err *err) LQ_MUST_CHECK;
+/* One shard's part of the node's. */
+void lq_options_divide_memory(struct lq_options *shard);
+/* What memory.max = 0 means on a machine with so much, in a container (UINT64_MAX: none) of so much. */
+uint64_t lq_options_memory_default(uint64_t machine_bytes, uint64_t container_bytes);
 /* What shard @number of the node goes by: its ports, and its share of what all shards have together. Texts are
  * borrowed. */
 void lq_options_for_shard(const struct lq_options *options, unsigned number, struct lq_options *shard);

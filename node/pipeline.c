@@ -42,6 +42,13 @@ void lq_feed_note_deadline(struct lq_feed *feed)
     }
 }
 
+void lq_feed_count_bytes(struct lq_feed *feed)
+{
+    uint64_t bytes = lq_feed_is_alive(feed) ? lq_leases_bytes(feed->leases) : 0;
+    feed->pipeline->bytes += bytes - feed->bytes;
+    feed->bytes = bytes;
+}
+
 static void free_feed(struct lq_feed *feed)
 {
     assert(feed->members == NULL);
@@ -51,6 +58,7 @@ static void free_feed(struct lq_feed *feed)
     lq_cursor_deinit(&feed->fresh.cursor);
     lq_cursor_deinit(&feed->again.cursor);
     HASH_DELETE(hh, feed->pipeline->feeds, feed);
+    feed->pipeline->bytes -= feed->bytes;
     free(feed->keys);
     free(feed);
 }

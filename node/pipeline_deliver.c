@@ -14,6 +14,7 @@
 #define QUANTUM_STEPS_MAX   64
 #define SEEK_AHEAD_MESSAGES 4096 /* further ahead a cursor is placed anew instead of going there */
 #define TICK_AGAIN_US       10000
+#define LEASES_LITTLE       (64u * 1024) /* bytes of leases that a group has whatever the others hold */
 
 enum outcome {
     MOVED,
@@ -218,6 +219,16 @@ static lightq_status send(struct lq_member *member, const struct found *found, s
     return status;
 }
 
+/* Whether it may know of more delivered messages: of what is free for all feeds one may take a part only, so that one
+ * whose consumers settle nothing leaves room for the others; and each may have a little. */
+static bool has_room(const struct lq_feed *feed)
+{
+    const struct lq_pipeline *pipeline = feed->pipeline;
+    uint64_t most = pipeline->service->options->memory.leases;
+    uint64_t free_bytes = pipeline->bytes < most ? most - pipeline->bytes : 0;
+    return feed->bytes < LEASES_LITTLE || feed->bytes / 2 <= free_bytes;
+}
+
 /* Leases of the batch what goes to the consumer of @offer, and sends it. */
 static enum outcome give(struct lq_feed *feed, const struct lq_lease_offer *offer, const struct found *found,
                          uint64_t now_us, uint64_t *bytes)
@@ -270,6 +281,11 @@ static enum outcome step(struct lq_feed *feed, uint64_t now_us, uint64_t *bytes)
         return STAYED;
     }
     struct lq_member *member = offer.owner;
+    if (!has_room(feed)) { /* until something is settled, here or elsewhere */
+        feed->pipeline->service->counters->deliveries_held++;
+        lq_feed_set_place(feed, LQ_FEED_STARVED);
+        return STAYED;
+    }
     if (!lq_session_takes(feed->pipeline->service->sessions, member->session)) {
         suspend(member);
         return MOVED;
@@ -297,6 +313,7 @@ static unsigned move(struct lq_feed *feed, uint64_t now_us, uint64_t *bytes)
     if (outcome == ENDED) {
         return steps;
     }
+    lq_feed_count_bytes(feed);
     if (lq_feed_is_alive(feed)) {
         lq_feed_note_deadline(feed);
     }

@@ -36,6 +36,7 @@ struct lq_feed {
     uint64_t keys_base;           /* ... that begins here ... */
     uint32_t keys_count;          /* ... and has so many; 0: of none */
     uint32_t keys_capacity;
+    uint64_t bytes; /* of its leases, as counted in the pipeline's */
     enum lq_feed_place place;
     struct lq_member *members; /* in the order they came */
     struct lq_feed *prev, *next;
@@ -67,6 +68,7 @@ struct lq_pipeline {
     struct lq_feed *ready, *starved;
     uint64_t deadline_us; /* no lease ends, and no delay, before it */
     size_t count;         /* of members */
+    uint64_t bytes;       /* of the leases of all feeds; within memory.max's share for them */
     struct lq_settling *settling;
     struct lq_settle_item items[LQ_SETTLE_ITEMS_MAX];
     struct lq_lease_grant granted[LQ_DELIVER_GRANTS_MAX];
@@ -83,6 +85,8 @@ static inline bool lq_feed_is_alive(const struct lq_feed *feed)
 /* pipeline.c */
 void lq_feed_set_place(struct lq_feed *feed, enum lq_feed_place place);
 void lq_feed_wake(struct lq_feed *feed);
+/* Counts its leases' memory anew. */
+void lq_feed_count_bytes(struct lq_feed *feed);
 /* Something of it may be due earlier than what was known. */
 void lq_feed_note_deadline(struct lq_feed *feed);
 /* Its subscriptions end, their clients are told, and it is gone. */

@@ -13,6 +13,8 @@
 #define TIMEOUT_MAX_MS     600000
 #define KEPT_MAX           256 /* finished requests kept for the next ones */
 #define MICROS_PER_MILLI   1000
+#define RETRY_CLIENT_MS    10 /* told with EBUSY: a client over its own limits ... */
+#define RETRY_NODE_MS      50 /* ... and one of those that are too many together */
 
 /* One batch on its way. Pinned until its partition calls back, also when its client was answered or left before. */
 struct batch_request {
@@ -39,6 +41,7 @@ struct verdict {
     lightq_status status;
     const char *text;
     const struct lq_leader_hint *hint;
+    uint32_t retry_after_ms;
 };
 
 static void answer(struct lq_produce *produce, struct lq_session *session, uint64_t correlation, uint64_t group,
@@ -48,6 +51,7 @@ static void answer(struct lq_produce *produce, struct lq_session *session, uint6
     body.status = (uint32_t)verdict->status;
     body.text = lq_codec_string(verdict->text);
     body.base_sequence = base_sequence;
+    body.retry_after_ms = verdict->retry_after_ms;
     if (verdict->hint != NULL) {
         body.leader = (Lightq__Wire__Leader *)(uintptr_t)&verdict->hint->leader;
     }
@@ -59,6 +63,12 @@ static void answer(struct lq_produce *produce, struct lq_session *session, uint6
         body.same_id = given->same_id;
     }
     lq_session_answer(produce->service->sessions, session, LQ_MESSAGE_PRODUCE_ANSWER, correlation, group, &body.base);
+}
+
+/* How long who was told EBUSY shall wait: longer when it is everybody's memory that is short. */
+static uint32_t retry_after_ms(const struct lq_service *service)
+{
+    return service->memory_used > service->options->memory.requests / 2 ? RETRY_NODE_MS : RETRY_CLIENT_MS;
 }
 
 /* Answers with a failure; with a hint when it is about the leader. */
@@ -74,6 +84,7 @@ static void refuse(struct lq_produce *produce, struct lq_session *session, uint6
     }
     service->counters->produce_refused++;
     service->counters->produce_busy += status == LIGHTQ_EBUSY;
+    verdict.retry_after_ms = status == LIGHTQ_EBUSY ? retry_after_ms(service) : 0;
     answer(produce, session, correlation, group, base_sequence, &verdict, NULL);
 }
 
@@ -168,7 +179,7 @@ static const char *over_limit(const struct lq_produce *produce, const struct lq_
     if (session->produce_count > 0 && session->produce_bytes + size > options->session_bytes_max) {
         return "too many bytes of this client are under way (session.bytes.max)";
     }
-    if (service->memory_used + size > options->memory_max) {
+    if (service->memory_used + size > options->memory.requests) {
         return "too many bytes are under way on this node (memory.max)";
     }
     return NULL;

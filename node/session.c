@@ -170,7 +170,7 @@ static void queue_answer(struct lq_sessions *sessions, struct lq_session *sessio
     size_t size = sessions->frame.size;
     struct lq_waiting_answer *answer = NULL;
     if (session->waiting_bytes + size <= sessions->options->session_bytes_max &&
-        sessions->waiting_bytes + size <= sessions->options->memory_max) {
+        sessions->waiting_bytes + size <= sessions->options->memory.waiting) {
         answer = malloc(sizeof *answer + size);
     }
     if (answer == NULL) {
@@ -233,8 +233,10 @@ void lq_session_error(struct lq_sessions *sessions, struct lq_session *session, 
 /* Whether what is on its way to it, or to all clients, is as much as may be. */
 static bool is_choked(const struct lq_sessions *sessions, const struct lq_session *session)
 {
-    return sessions->outlet->queued_to(sessions->outlet, session->peer) >= sessions->options->session_bytes_max ||
-           sessions->outlet->queued(sessions->outlet) >= sessions->options->memory_max;
+    uint64_t own = sessions->outlet->queued_to(sessions->outlet, session->peer);
+    uint64_t all = sessions->outlet->queued(sessions->outlet), most = sessions->options->memory.answers;
+    /* Who has taken everything gets one more, of as much again, until those that take nothing are closed. */
+    return own >= sessions->options->session_bytes_max || all >= (own > 0 ? most : most * 2);
 }
 
 bool lq_session_takes(struct lq_sessions *sessions, struct lq_session *session)

@@ -17,7 +17,6 @@
 #define RETRY_MS         5   /* when a client's connection was full */
 #define ROUNDS_MAX       8   /* of cluster part and groups in one turn */
 #define MICROS_PER_MILLI 1000
-#define ARRIVING_PART    8 /* of memory.max, beside it, for messages that have arrived in part */
 #define FRAME_HEAD_MAX   (LQ_ENVELOPE_BYTES_MAX + LQ_CLIENT_BODY_BYTES_MAX)
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -189,8 +188,8 @@ static lightq_status open_port(struct lq_shard *shard, struct lq_err *err)
         .frame_bytes_max = lq_options_batch_bytes_max(options),
         .queue_out = options->client_queue_out,
         .queue_out_bytes = options->session_bytes_max,
-        .queued_bytes_max = options->memory_max,
-        .arriving_bytes_max = options->memory_max / ARRIVING_PART,
+        .queued_bytes_max = options->memory.answers,
+        .arriving_bytes_max = options->memory.arriving,
         .connections_max = (unsigned)options->connections_max,
         .counters = &shard->counters,
     };

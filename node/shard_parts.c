@@ -99,6 +99,7 @@ lightq_status lq_shard_open_peer_port(struct lq_shard *shard, uint64_t nonce, st
         .boot_nonce = nonce,
         .shard = (uint16_t)shard->number,
         .shards = (uint16_t)shard->count,
+        .queue_bytes_max = options->memory.peer,
     };
     struct lq_transport_events events = {
         .link = {.receive = on_frame, .up = on_up, .down = on_down},

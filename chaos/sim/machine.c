@@ -13,6 +13,8 @@
 #include "node/produce.h"
 #include "tests/lib/sim_parts.h"
 
+#define MEMORY_BYTES (UINT64_C(2) << 30)
+
 enum {
     ROUNDS_MAX = 4,
     TICK_US = 100000,
@@ -498,6 +500,7 @@ lightq_status machine_init(struct machine *machine, struct world *world, struct 
     lightq_status status = lq_options_init(&machine->options);
     if (status == LIGHTQ_OK) {
         machine->options.node_id = node->id;
+        machine->options.memory_max = MEMORY_BYTES; /* not what this machine has */
         status = lq_options_check(&machine->options, &err);
     }
     return status;

@@ -17,8 +17,9 @@
 
 #include "client/lib/error.h"
 
-#define US_PER_MS     1000u
-#define REDIRECTS_MAX 3 /* in a row that are followed without waiting */
+#define RETRY_AFTER_MS_MAX 10000u /* a server is not waited for longer than that, whatever it says */
+#define US_PER_MS          1000u
+#define REDIRECTS_MAX      3 /* in a row that are followed without waiting */
 
 _Static_assert(LQ_INFLIGHT_BATCHES_MAX <= LQ_PRODUCER_BATCHES_KEPT,
                "what is sent again in a new epoch is among the batches that the leader remembers");
@@ -40,17 +41,18 @@ void lq_sender_wake_at(struct lightq_producer *producer, uint64_t at_us)
     }
 }
 
-void lq_sender_back_off(struct lq_lane *lane)
+void lq_sender_back_off(struct lq_lane *lane, uint32_t least_ms)
 {
     struct lq_io *io = io_of(lane);
     uint64_t least = io->options.retry_backoff_ms * US_PER_MS;
     uint64_t most = io->options.retry_backoff_max_ms * US_PER_MS;
+    uint64_t told = least_ms < RETRY_AFTER_MS_MAX ? least_ms * US_PER_MS : RETRY_AFTER_MS_MAX * US_PER_MS;
     if (io->now_us < lane->retry_us) {
         return; /* one wait for the answers of all batches under way */
     }
     lane->backoff_us = lane->backoff_us == 0 ? least : lane->backoff_us * 2;
     lane->backoff_us = lane->backoff_us < most ? lane->backoff_us : most;
-    lane->retry_us = io->now_us + lane->backoff_us;
+    lane->retry_us = io->now_us + (told > lane->backoff_us ? told : lane->backoff_us);
     lq_sender_wake_at(producer_of(lane), lane->retry_us);
 }
 
@@ -91,7 +93,7 @@ static bool transmit(struct lq_lane *lane, struct lq_bundle *bundle)
         bundle->begun = true;
     }
     if (bundle->slab == NULL && !seal(lane, bundle)) {
-        lq_sender_back_off(lane);
+        lq_sender_back_off(lane, 0);
         return false;
     }
     Lightq__Wire__Produce body = LIGHTQ__WIRE__PRODUCE__INIT;
@@ -107,7 +109,7 @@ static bool transmit(struct lq_lane *lane, struct lq_bundle *bundle)
     lightq_status status = lq_conn_request(lane->conn, &bundle->request, LQ_MESSAGE_PRODUCE, partition->group,
                                            &body.base, bundle->slab, io->options.request_timeout_ms * US_PER_MS);
     if (status != LIGHTQ_OK) {
-        lq_sender_back_off(lane);
+        lq_sender_back_off(lane, 0);
         return false;
     }
     bundle->state = LQ_BUNDLE_SENT;

@@ -248,7 +248,8 @@ static void on_not_stored(struct lq_bundle *bundle, const struct lq_reply *reply
     struct lq_io *io = &lane->route->producer->client->io;
     bundle->state = LQ_BUNDLE_WAITING;
     if (reply->answered || reply->status == LIGHTQ_ETIMEDOUT) {
-        lq_sender_back_off(lane);
+        const Lightq__Wire__ProduceAnswer *answer = reply->status == LIGHTQ_EBUSY ? reply->body : NULL;
+        lq_sender_back_off(lane, answer == NULL ? 0 : answer->retry_after_ms);
     }
     if (reply->status == LIGHTQ_EBUSY || reply->status == LIGHTQ_ELIMIT) {
         return; /* the leader is right, and busy */

@@ -9,8 +9,8 @@
 void lq_sender_pump(struct lq_lane *lane);
 /* sender.c: at the end of this turn, takes over what send() has gathered for @lane, and sends. */
 void lq_sender_go_on(struct lq_lane *lane);
-/* sender.c: nothing of @lane is sent before its backoff is over. */
-void lq_sender_back_off(struct lq_lane *lane);
+/* sender.c: nothing of @lane is sent before its backoff is over, and @least_ms have passed. */
+void lq_sender_back_off(struct lq_lane *lane, uint32_t least_ms);
 /* sender.c: a fresh producer id, numbers and epochs from 0. */
 void lq_sender_new_identity(struct lq_lane *lane);
 void lq_sender_wake_at(struct lightq_producer *producer, uint64_t at_us);

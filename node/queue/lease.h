@@ -164,6 +164,8 @@ lightq_status lq_leases_settle(struct lq_leases *leases, lq_lease_consumer consu
 lightq_status lq_leases_tick(struct lq_leases *leases, uint64_t now_us) LQ_MUST_CHECK;
 /* When lq_leases_tick or lq_leases_next has something to do by time; UINT64_MAX: never. */
 uint64_t lq_leases_deadline_us(const struct lq_leases *leases);
+/* The memory of what it knows of delivered messages; tables that grow have up to twice that. Its cost is constant. */
+uint64_t lq_leases_bytes(const struct lq_leases *leases);
 
 /* ---- proposing */
 

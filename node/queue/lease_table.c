@@ -356,3 +356,25 @@ void lq_lease_leave_line(struct lq_leases *leases, uint64_t offset)
         lq_lease_wake_line(leases, next);
     }
 }
+
+/* ---- memory */
+
+static uint64_t pool_bytes(const struct lq_pool *pool)
+{
+    return (uint64_t)pool->count * pool->element;
+}
+
+static uint64_t map_bytes(const struct lq_offset_map *map)
+{
+    return (uint64_t)map->count * (sizeof *map->keys + sizeof *map->values);
+}
+
+uint64_t lq_leases_bytes(const struct lq_leases *leases)
+{
+    const struct lq_lease_keys *keys = &leases->keys;
+    return pool_bytes(&leases->blocks) + map_bytes(&leases->block_of_number) +
+           (uint64_t)leases->ready_count * sizeof *leases->ready +
+           (uint64_t)leases->delay_count * sizeof *leases->delays + pool_bytes(&leases->extents) +
+           pool_bytes(&keys->places) + pool_bytes(&keys->lines) + map_bytes(&keys->place_of_offset) +
+           map_bytes(&keys->line_of_key);
+}

@@ -322,11 +322,11 @@ static void test_consume_read_waits_while_memory_is_used_up(void **state)
 {
     struct fixture *f = *state;
     store(f, 100, 2000);
-    f->solo.service.memory_used += f->solo.options.memory_max;
+    f->solo.service.memory_used += f->solo.options.memory.requests;
     subscribe_ok(f, 1, LIGHTQ__WIRE__START_KIND__START_FIRST, 0, MUCH, 10000000);
     assert_silence(f);
 
-    f->solo.service.memory_used -= f->solo.options.memory_max;
+    f->solo.service.memory_used -= f->solo.options.memory.requests;
 
     (void)take_deliveries(f, PEER, 0, 1000);
 }

@@ -266,6 +266,7 @@ static void test_options_values_that_do_not_fit_each_other_are_refused(void **st
         {"--set shards=4 --set memory.max=15m", "memory.max", LIGHTQ_EINVAL},
         {"--set raft.heartbeat.ms=500", "raft.heartbeat.ms", LIGHTQ_EINVAL},
         {"--set memory.max=8m --set max.message.bytes=16m", "memory.max", LIGHTQ_EINVAL},
+        {"--set memory.max=64m --set cache.bytes=33m", "cache.bytes", LIGHTQ_EINVAL},
         {"--http 127.0.0.1", "http", LIGHTQ_EINVAL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -285,7 +286,7 @@ static void test_options_of_a_shard_have_its_ports_and_its_share(void **state)
 {
     struct fixture *f = *state;
     struct lq_options first, last;
-    assert_int_equal(load(f, "--set shards=16 --listen 127.0.0.1:65520 --set memory.max=160m --set cache.bytes=32m "
+    assert_int_equal(load(f, "--set shards=16 --listen 127.0.0.1:65520 --set memory.max=512m --set cache.bytes=32m "
                              "--set connections.max=1000"),
                      LIGHTQ_OK);
 
@@ -297,9 +298,37 @@ static void test_options_of_a_shard_have_its_ports_and_its_share(void **state)
     assert_int_equal(last.client.port, 65535);
     assert_int_equal(last.peer.port, 5715);
     assert_int_equal(last.client_told.port, 65520); /* what the node tells others is of shard 0 */
-    assert_int_equal(last.memory_max, 10 << 20);
+    assert_int_equal(last.memory_max, 32 << 20);
+    assert_int_equal(last.memory.requests, 4 << 20);
     assert_int_equal(last.cache_bytes, 2 << 20);
     assert_int_equal(last.connections_max, 63);
+}
+
+static void test_options_memory_is_shared_out(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(lq_options_memory_default(UINT64_C(16) << 30, UINT64_MAX), UINT64_C(8) << 30);
+    assert_int_equal(lq_options_memory_default(UINT64_C(16) << 30, 256 << 20), 192 << 20);
+    assert_int_equal(lq_options_memory_default(0, 0), 16 << 20);
+
+    assert_int_equal(load(f, "--set memory.max=192m"), LIGHTQ_OK);
+
+    const struct lq_memory_shares *shares = &f->options.memory;
+    assert_int_equal(f->options.cache_bytes, 48 << 20);
+    assert_int_equal(shares->requests, 24 << 20);
+    uint64_t sum = f->options.cache_bytes + shares->requests + shares->answers + shares->waiting + shares->arriving +
+                   shares->leases + 2 * shares->peer;
+    assert_true(sum <= f->options.memory_max / 8 * 7);
+}
+
+static void test_options_memory_of_nothing_said_is_found(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(load(f, ""), LIGHTQ_OK);
+
+    assert_true(f->options.memory_max >= 16 << 20);
+    assert_true(f->options.cache_bytes > 0 && f->options.cache_bytes <= 256 << 20);
 }
 
 static void test_options_more_than_sixteen_shards_are_refused(void **state)
@@ -428,6 +457,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_options_file_that_cannot_be_read_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_values_that_do_not_fit_each_other_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_of_a_shard_have_its_ports_and_its_share, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_options_memory_is_shared_out, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_options_memory_of_nothing_said_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_more_than_sixteen_shards_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_insecure_peer_port_can_be_asked_for, setup, teardown),
         cmocka_unit_test_setup_teardown(test_options_expect_counts_seeds_and_this_node_once, setup, teardown),

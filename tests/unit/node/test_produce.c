@@ -252,6 +252,7 @@ static unsigned send_without_disk(struct fixture *f, unsigned count, size_t size
             const Lightq__Wire__ProduceAnswer *answer =
                 outlet_take(&f->solo.outlet, PEER, LQ_MESSAGE_PRODUCE_ANSWER)->body;
             assert_int_equal(answer->status, LIGHTQ_EBUSY);
+            assert_in_range(answer->retry_after_ms, 1, 1000);
             busy++;
         }
     }
@@ -296,7 +297,7 @@ static void test_produce_beyond_requests_of_session_is_told_to_wait(void **state
 static void test_produce_beyond_memory_is_told_to_wait(void **state)
 {
     struct fixture *f = *state;
-    f->solo.options.memory_max = 1 << 20;
+    f->solo.options.memory.requests = 1 << 20;
 
     unsigned busy = send_without_disk(f, 20, 100000);
 

@@ -38,6 +38,7 @@ static int setup(void **state)
     assert_non_null(f);
     lq_log_configure(LQ_LOG_OFF, 2);
     assert_int_equal(lq_options_init(&f->options), LIGHTQ_OK);
+    assert_int_equal(lq_options_check(&f->options, NULL), LIGHTQ_OK);
     hand_clock_init(&f->clock);
     outlet_init(&f->outlet);
     assert_int_equal(
@@ -347,7 +348,7 @@ static void test_session_answers_of_all_are_bounded_together(void **state)
 {
     struct fixture *f = *state;
     f->options.session_bytes_max = 10000;
-    f->options.memory_max = 15000;
+    f->options.memory.waiting = 15000;
     struct lq_session *first = open_session(f, 8), *second = open_session(f, PEER);
     f->outlet.room = 0;
     for (int i = 0; i < 9; i++) {
@@ -440,11 +441,11 @@ static void test_session_deliveries_stop_at_memory_of_all_clients(void **state)
     struct lq_session *session = open_session(f, PEER);
     struct lq_slab *slab = lq_slab_new(2000);
     assert_non_null(slab);
-    f->outlet.queued = f->options.memory_max;
+    f->outlet.queued = 2 * f->options.memory.answers;
 
     assert_int_equal(deliver(f, session, slab), LIGHTQ_EBUSY);
     assert_true(lq_sessions_turn(f->sessions));
-    f->outlet.queued = f->options.memory_max - 1;
+    f->outlet.queued = 2 * f->options.memory.answers - 1;
     assert_false(lq_sessions_turn(f->sessions));
 
     assert_int_equal(f->unblocked, 1);
