@@ -279,6 +279,38 @@ static void test_front_full_connection_says_busy_and_recovers(void **state)
     lq_slab_unref(slab);
 }
 
+/* However much a connection is sent that it does not take, four fifths of what all may hold stay for the others. */
+static void test_front_queue_of_one_leaves_room_for_others(void **state)
+{
+    struct fixture *f = *state;
+    f->options.queue_out = 1000;
+    f->options.queue_out_bytes = 1 << 30;
+    f->options.queued_bytes_max = 5000000;
+    open_front(f);
+    lq_peer peers[2];
+    for (unsigned i = 0; i < 2; i++) {
+        say(new_client(f, NULL), "hello", 0);
+        UNTIL(f, f->received == i + 1);
+        peers[i] = f->last_peer;
+    }
+    struct lq_outlet *outlet = lq_front_outlet(f->front);
+    struct lq_slab *slab = lq_slab_new(90000);
+    assert_non_null(slab);
+    memset(slab->bytes, 'd', slab->size);
+    struct lq_packet packet = {.frame = "d", .frame_size = 1, .payload = slab, .payload_size = 90000};
+
+    while (outlet->send(outlet, peers[0], &packet) == LIGHTQ_OK) {
+        assert_true(lq_front_queued_bytes(f->front) <= 1000000);
+    }
+    uint64_t of_first = lq_front_queued_bytes(f->front);
+    while (outlet->send(outlet, peers[1], &packet) == LIGHTQ_OK) {
+    }
+
+    assert_true(lq_front_queued_bytes(f->front) > of_first + packet.payload_size);
+    assert_true(lq_front_queued_bytes(f->front) <= 2000000);
+    lq_slab_unref(slab);
+}
+
 static void test_front_queue_is_bounded_in_bytes(void **state)
 {
     struct fixture *f = *state;
@@ -496,6 +528,7 @@ int main(void)
         TEST(test_front_frame_above_limit_closes_its_connection_only),
         TEST(test_front_full_connection_says_busy_and_recovers),
         TEST(test_front_queue_is_bounded_in_bytes),
+        TEST(test_front_queue_of_one_leaves_room_for_others),
         TEST(test_front_answers_of_a_turn_leave_together),
         TEST(test_front_send_to_unknown_or_gone_client_says_closed),
         TEST(test_front_too_many_connections_wait_until_fewer),
