@@ -563,23 +563,35 @@ static lightq_status send_parts(struct lightq_producer *producer, const struct l
     return status;
 }
 
-static lightq_status send_with_headers(struct lightq_producer *producer, const struct lightq_message *message)
+/* The headers of @message as the record format wants them: in @local, or in memory that the caller frees. */
+static lightq_status take_headers(const struct lightq_message *message, struct lq_record_header local[HEADERS_LOCAL],
+                                  struct lq_record_header **headers)
 {
-    struct lq_record_header local[HEADERS_LOCAL];
-    struct lq_record_header *headers = local;
+    *headers = local;
     if (message->header_count > LQ_HEADERS_MAX) {
         return LIGHTQ_EINVAL;
     }
     if (message->header_count > HEADERS_LOCAL) {
-        headers = malloc(message->header_count * sizeof *headers);
-        if (headers == NULL) {
+        *headers = malloc(message->header_count * sizeof **headers);
+        if (*headers == NULL) {
             return LIGHTQ_ENOMEM;
         }
     }
     for (size_t i = 0; i < message->header_count; i++) {
         const struct lightq_header *header = &message->headers[i];
-        headers[i] = (struct lq_record_header){.name = lq_span_of(header->name, header->name_size),
-                                               .value = lq_span_of(header->value, header->value_size)};
+        (*headers)[i] = (struct lq_record_header){.name = lq_span_of(header->name, header->name_size),
+                                                  .value = lq_span_of(header->value, header->value_size)};
+    }
+    return LIGHTQ_OK;
+}
+
+static lightq_status send_with_headers(struct lightq_producer *producer, const struct lightq_message *message)
+{
+    struct lq_record_header local[HEADERS_LOCAL];
+    struct lq_record_header *headers;
+    lightq_status taken = take_headers(message, local, &headers);
+    if (taken != LIGHTQ_OK) {
+        return taken;
     }
     struct parts parts = {.headers = headers, .header_count = message->header_count};
     lightq_status status = send_parts(producer, message, &parts);
@@ -605,4 +617,133 @@ lightq_status lightq_producer_send(struct lightq_producer *producer, const struc
     }
     struct parts parts = {.headers = NULL};
     return send_parts(producer, message, &parts);
+}
+
+/* ---- batches that the application makes */
+
+/* Whether the messages are for one partition, as far as can be said before it is known how many there are. */
+static bool are_one_batch(const struct lightq_message *messages, size_t count)
+{
+    bool good = count > 0 && messages[0].topic != NULL && messages[0].partition >= LIGHTQ_PARTITION_ANY;
+    for (size_t i = 0; good && i < count; i++) {
+        const struct lightq_message *message = &messages[i];
+        good = message->topic != NULL && strcmp(message->topic, messages[0].topic) == 0 &&
+               message->partition == messages[0].partition && message->timestamp_ms >= 0 &&
+               !message->has_expected_offset && message->message_id == NULL;
+    }
+    return good;
+}
+
+/* Appends one message to @bundle, which nobody else sees yet. */
+static lightq_status fill_one(const struct lq_io *io, struct lq_bundle *bundle, const struct lightq_message *message)
+{
+    struct lq_record_header local[HEADERS_LOCAL];
+    struct lq_record_header *headers;
+    struct lq_span key = lq_span_of(message->key, message->key_size);
+    struct lq_span value = lq_span_of(message->value, message->value_size);
+    uint64_t timestamp_ms = message->timestamp_ms == 0 ? lq_clock_wall_ms(io->clock) : (uint64_t)message->timestamp_ms;
+    if (bundle->count == bundle->opaque_capacity && !grow_opaques(bundle)) {
+        return LIGHTQ_ENOMEM;
+    }
+    lightq_status status = take_headers(message, local, &headers);
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    size_t size = lq_message_size(key, value, headers, message->header_count);
+    if (size > atomic_load_explicit(&io->message_bytes_max, memory_order_relaxed)) {
+        status = LIGHTQ_ETOOBIG;
+    } else {
+        status = lq_batch_writer_add(&bundle->writer, timestamp_ms, key, value, headers, message->header_count);
+    }
+    if (headers != local) {
+        free(headers);
+    }
+    if (status == LIGHTQ_OK) {
+        bundle->opaques[bundle->count++] = message->opaque;
+        bundle->bytes += size;
+    }
+    return status == LIGHTQ_EBUSY ? LIGHTQ_ETOOBIG : status; /* more messages than a batch holds */
+}
+
+/* A bundle of all the messages for @lane. Keys must be of that partition too. */
+static lightq_status fill(const struct lightq_producer *producer, struct lq_lane *lane,
+                          const struct lightq_message *messages, size_t count, struct lq_bundle **bundle)
+{
+    const struct lq_io *io = &producer->client->io;
+    struct lq_bundle *made = lq_bundle_new(lane, lq_clock_monotonic_us(io->clock));
+    lightq_status status = made == NULL ? LIGHTQ_ENOMEM : LIGHTQ_OK;
+    for (size_t i = 0; status == LIGHTQ_OK && i < count; i++) {
+        const struct lightq_message *message = &messages[i];
+        bool elsewhere =
+            message->partition < 0 && message->key != NULL &&
+            lq_partition_of_key(message->key, message->key_size, lane->route->lane_count) != lane->partition;
+        status = elsewhere ? LIGHTQ_EINVAL : fill_one(io, made, message);
+    }
+    if (status != LIGHTQ_OK && made != NULL) {
+        lq_bundle_free(made);
+        return status;
+    }
+    *bundle = made;
+    return status;
+}
+
+/* With the lock. The first message with a key says where all go. */
+static lightq_status send_batch_locked(struct lightq_producer *producer, const struct lightq_message *messages,
+                                       size_t count)
+{
+    const struct lq_client_options *settings = &producer->client->io.options;
+    const struct lightq_message *leading = &messages[0];
+    struct lq_route *route;
+    struct lq_lane *lane;
+    struct lq_bundle *bundle = NULL;
+    for (size_t i = 0; i < count && leading->key == NULL; i++) {
+        leading = messages[i].key != NULL ? &messages[i] : leading;
+    }
+    if (producer->refusal != LIGHTQ_OK) {
+        return producer->refusal;
+    }
+    lightq_status status = get_route(producer, messages[0].topic, WAIT_FOREVER, &route);
+    if (status == LIGHTQ_OK) {
+        status = choose_lane(producer, route, leading, &lane);
+    }
+    if (status == LIGHTQ_OK) {
+        status = fill(producer, lane, messages, count, &bundle);
+    }
+    if (status != LIGHTQ_OK) {
+        return status;
+    }
+    size_t waiting = atomic_load_explicit(&producer->waiting, memory_order_relaxed);
+    if (waiting > 0 && (waiting + count > settings->window_messages ||
+                        producer->buffered + bundle->bytes > settings->buffer_bytes)) {
+        lq_bundle_free(bundle);
+        return LIGHTQ_EBUSY;
+    }
+    if (lane->open != NULL) {
+        close_bundle(producer, lane);
+    }
+    bundle->whole = true;
+    producer->buffered += bundle->bytes;
+    atomic_fetch_add_explicit(&producer->waiting, count, memory_order_relaxed);
+    lane->open = bundle;
+    close_bundle(producer, lane);
+    return LIGHTQ_OK;
+}
+
+lightq_status lightq_producer_send_batch(struct lightq_producer *producer, const struct lightq_message *messages,
+                                         size_t count)
+{
+    if (lq_client_forked(producer->client)) {
+        return LIGHTQ_EFORK;
+    }
+    if (count > LQ_BATCH_RECORDS_MAX) {
+        return LIGHTQ_ETOOBIG;
+    }
+    if (!are_one_batch(messages, count)) {
+        return LIGHTQ_EINVAL;
+    }
+    pthread_mutex_lock(&producer->lock);
+    lightq_status status = send_batch_locked(producer, messages, count);
+    pthread_mutex_unlock(&producer->lock);
+    lq_io_post(&producer->client->io, &producer->command);
+    return status;
 }

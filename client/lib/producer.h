@@ -39,6 +39,7 @@ struct lq_bundle {
     uint64_t created_us;
     bool has_expected_offset; /* it holds one message, which goes to @expected_offset or nowhere */
     uint64_t expected_offset;
+    bool whole;       /* all of it is stored or nothing: it is never taken apart */
     void *message_id; /* of the one message that it holds; NULL: none */
     uint8_t message_id_size;
 

@@ -144,7 +144,7 @@ static bool split(struct lq_bundle *whole)
 {
     struct lq_bundles parts = {.first = NULL};
     struct lq_lane *lane = whole->lane;
-    if (whole->count == 1 || lq_bundle_in_doubt(whole) || !take_apart(whole, &parts)) {
+    if (whole->count == 1 || whole->whole || lq_bundle_in_doubt(whole) || !take_apart(whole, &parts)) {
         return false;
     }
     struct lq_bundle *behind = whole->next;

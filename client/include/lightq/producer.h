@@ -91,6 +91,15 @@ lightq_status lightq_producer_new(struct lightq *client, const struct lightq_pro
 lightq_status lightq_producer_send(struct lightq_producer *producer,
                                    const struct lightq_message *message) LIGHTQ_MUST_CHECK;
 
+/* Takes @count messages (1 to 65536) as one batch of their own: all of them are stored, one behind the other, or none
+ * is. Each has its report, with the same status. They are for one topic and one partition: the one they all name, or
+ * else that of the keys, which must have the same one; without keys `partitioner` chooses. Nothing is taken unless OK.
+ * ETOOBIG: more than one batch holds (65536 messages, the cluster's batch limit, or a message above its own), whatever
+ * batch.bytes says. EINVAL: also when they are for several partitions or topics, or one has an expected offset or a
+ * message id. EBUSY: as lightq_producer_send; alone a batch always has room. Else as lightq_producer_send. */
+lightq_status lightq_producer_send_batch(struct lightq_producer *producer, const struct lightq_message *messages,
+                                         size_t count) LIGHTQ_MUST_CHECK;
+
 /* Waits up to @timeout_ms for reports and runs the callbacks of those that are there. @count (may be NULL): how many
  * reports ran. OK (also when nothing came) | EFORK. */
 lightq_status lightq_producer_poll(struct lightq_producer *producer, int timeout_ms, size_t *count);
