@@ -107,6 +107,10 @@ class Clients:
             raise Broken(f"lightq {' '.join(map(str, words))} gave {done.returncode}: {done.stderr}{self.log_tails()}")
         return done
 
+    def json_lines(self, *words):
+        done = self.lightq("--format", "json", *words)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
     def start_lightq(self, *words):
         output = open(self.folder / f"out{len(self.children)}", "w+", encoding="utf-8")
         child = subprocess.Popen(self.command(*words), env=self.environment, stdout=output, stderr=subprocess.STDOUT,

@@ -131,6 +131,41 @@ class GroupsTest(unittest.TestCase):
         read = c.lightq("consume", "jobs.g.dlq", "--idle-exit", IDLE_MS, "--log", c.folder / "dlq")
         self.assertIn(f"{count} messages consumed", read.stdout)
 
+    def test_groups_dead_letters_are_listed_and_moved_back(self):
+        c = self.cluster
+        c.lightq("topic", "create", "jobs", "--partitions", 2)
+        c.lightq("group", "create", "jobs", "g", "--mode", "pipeline", "--max-deliver", 1)
+        self.assertEqual(c.lightq("dlq", "list", "jobs", "g").stdout, "")
+        self.assertIn("0 dead letters", c.lightq("dlq", "redrive", "jobs", "g").stdout)
+        refused = c.lightq("dlq", "list", "jobs", "nobody", check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("ENOTFOUND", refused.stderr)
+
+        c.lightq("produce", "jobs", "--partition", 1, "--count", 5, "--size", 30, "--key", "k")
+        c.lightq("consume", "jobs", "--group", "g", "--ack", "nack", "--count", 5, "--idle-exit", 5000)
+        wait_for(lambda: sum(p["dead"] for p in self.group("jobs", "g")) == 5, "dead letters", 30)
+        letters = c.json_lines("dlq", "list", "jobs", "g", "--count", 100)
+        self.assertEqual([(x["topic"], x["group"], x["origin_partition"], x["key"]) for x in letters],
+                         [("jobs", "g", 1, "k")] * 5)
+        self.assertEqual(sorted(x["origin_offset"] for x in letters), list(range(5)))
+        self.assertEqual({(x["reason"], x["deliveries"]) for x in letters}, {("nack", 1)})
+        text = c.lightq("dlq", "list", "jobs", "g", "--count", 1).stdout
+        self.assertRegex(text, r"^\d+/\d+  jobs/1/\d  nack after 1 deliveries  \d{4}-.*  key \"k\"  value \"")
+
+        moved = c.json_lines("dlq", "redrive", "jobs", "g", "--count", 2)
+        self.assertEqual(moved, [{"topic": "jobs", "group": "g", "redriven": 2, "left": 3}])
+        self.assertEqual(len(c.json_lines("dlq", "list", "jobs", "g")), 3)
+        self.assertIn("3 dead letters of group g moved back to topic jobs, 0 left",
+                      c.lightq("dlq", "redrive", "jobs", "g").stdout)
+        self.assertEqual(c.json_lines("dlq", "list", "jobs", "g"), [])
+
+        back = c.json_lines("peek", "jobs", "--partition", 1, "--from", 5, "--count", 100)
+        self.assertEqual(sorted(x["value"] for x in back), sorted(x["value"] for x in letters))
+        self.assertEqual({(h["name"], h["value"]) for x in back for h in x["headers"]}, {("lightq.redriven", "g")})
+        self.assertEqual({x["key"] for x in back}, {"k"})
+        c.lightq("consume", "jobs", "--group", "g", "--idle-exit", IDLE_MS, "--log", c.folder / "again")
+        self.assertEqual(sorted(offsets(c.folder / "again")), [((1, i), 1) for i in range(5, 10)])
+
     def test_groups_live_and_are_told_of(self):
         c = self.cluster
         c.lightq("topic", "create", "t", "--partitions", 3)

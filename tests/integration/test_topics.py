@@ -18,10 +18,6 @@ class TopicsTest(unittest.TestCase):
         failed = any(test is self for test, _ in outcome.failures + outcome.errors)
         self.cluster.close(failed)
 
-    def json_lines(self, *words):
-        done = self.cluster.lightq("--format", "json", *words)
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
     def starts(self, topic):
         """The first offset of each partition, when all its replicas have the same; else None."""
         seen = self.cluster.try_describe(topic)
@@ -45,7 +41,7 @@ class TopicsTest(unittest.TestCase):
                                   "--acked", c.folder / "acked", *age)
         c.wait_acked("acked", count // 4, producer)
 
-        altered = self.json_lines("topic", "alter", "t", "--partitions", 5, "--config", "retention.messages=1000000")[0]
+        altered = self.cluster.json_lines("topic", "alter", "t", "--partitions", 5, "--config", "retention.messages=1000000")[0]
 
         self.assertEqual(altered["partitions"], 5)
         c.finish(producer)
@@ -112,7 +108,7 @@ class TopicsTest(unittest.TestCase):
         slow = c.start_lightq("consume", "t", "--partition", 0, "--from", 299, "--count", 1)
         c.finish(slow)
 
-        purged = self.json_lines("topic", "purge", "t", "--partition", 0, "--to", 100)[0]
+        purged = self.cluster.json_lines("topic", "purge", "t", "--partition", 0, "--to", 100)[0]
 
         self.assertEqual((purged["log_start"], purged["log_end"], purged["held"]), (100, 300, False))
         below = c.lightq("consume", "t", "--partition", 0, "--from", 99, "--until-end", check=False)
@@ -122,17 +118,17 @@ class TopicsTest(unittest.TestCase):
         self.assertIn("EOUTOFRANGE: partition t/0: the partition ends at offset 300, and 301 is above it", beyond.stderr)
         leader = c.leader("t", 0)
         c.script("kill", leader)  # the next leader goes on where this one was, and once more does no harm
-        self.assertEqual(self.json_lines("topic", "purge", "t", "--partition", 0, "--to", 100)[0]["log_start"], 100)
+        self.assertEqual(self.cluster.json_lines("topic", "purge", "t", "--partition", 0, "--to", 100)[0]["log_start"], 100)
         c.script("start", leader)
         wait_for(lambda: self.starts("t") == [100, 0], lambda: f"starts [100, 0], not {self.starts('t')}", 60)
-        everything = self.json_lines("topic", "purge", "t")
+        everything = self.cluster.json_lines("topic", "purge", "t")
         self.assertEqual([p["log_start"] for p in everything], [300, 300])
         for node in (1, 2, 3):
             c.script("kill", node)
         c.script("up", 3)
         wait_for(lambda: self.starts("t") == [300, 300], lambda: f"starts [300, 300], not {self.starts('t')}", 60)
         c.lightq("produce", "t", "--partition", 0, data="next\n")
-        self.assertEqual(self.json_lines("peek", "t")[0]["offset"], 300)
+        self.assertEqual(self.cluster.json_lines("peek", "t")[0]["offset"], 300)
         c.wait_equal("t")
 
     def test_topics_expected_offset_lets_one_of_two_writers_win(self):
@@ -146,7 +142,7 @@ class TopicsTest(unittest.TestCase):
 
         self.assertEqual(codes[1], 1)
         self.assertTrue(any("EEXPECTED" in c.said(w) for w in writers))
-        lines = self.json_lines("peek", "t", "--from", 10, "--count", 100)
+        lines = self.cluster.json_lines("peek", "t", "--from", 10, "--count", 100)
         self.assertLessEqual(len(lines), 20)  # each offset has gone to one of them
         self.assertEqual([m["offset"] for m in lines], list(range(10, 10 + len(lines))))
         c.wait_equal("t")
@@ -155,12 +151,12 @@ class TopicsTest(unittest.TestCase):
         c = self.cluster
         c.lightq("topic", "create", "t", "--partitions", 2)
         words = ("produce", "t", "--count", 50, "--message-id", "order")
-        first = self.json_lines(*words)[0]
+        first = self.cluster.json_lines(*words)[0]
         self.assertEqual((first["acked"], first["same_id"]), (50, 0))
         leader = c.leader("t")
         c.script("kill", leader)
 
-        again = self.json_lines(*words)[0]  # another producer, another leader
+        again = self.cluster.json_lines(*words)[0]  # another producer, another leader
 
         self.assertEqual((again["acked"], again["same_id"]), (50, 50))
         c.script("start", leader)
@@ -174,7 +170,7 @@ class TopicsTest(unittest.TestCase):
         self.assertEqual(sum(ends), 51)
         self.assertGreater(min(ends), 0)  # the ids are spread over the partitions
         c.lightq("topic", "alter", "t", "--config", "dedup.window=1")
-        wait_for(lambda: self.json_lines("produce", "t", "--count", 1, "--message-id", "order")[0]["same_id"] == 0,
+        wait_for(lambda: self.cluster.json_lines("produce", "t", "--count", 1, "--message-id", "order")[0]["same_id"] == 0,
                  "the window has passed")
 
     def test_topics_peek_changes_nobodys_place(self):
@@ -183,7 +179,7 @@ class TopicsTest(unittest.TestCase):
         c.lightq("group", "create", "t", "g", "--mode", "pipeline")
         c.lightq("produce", "t", "--partition", 1, "--key", "k", data="one\ntwo\nthree\n")
 
-        seen = self.json_lines("peek", "t", "--count", 2)
+        seen = self.cluster.json_lines("peek", "t", "--count", 2)
 
         self.assertEqual([(m["partition"], m["offset"], m["key"], m["value"], m["size"]) for m in seen],
                          [(1, 0, "k", "one", 3), (1, 1, "k", "two", 3)])
@@ -193,7 +189,7 @@ class TopicsTest(unittest.TestCase):
         self.assertIn('key "k"  value "three"', text)
         described = c.lightq("--format", "json", "group", "describe", "t", "g")
         self.assertEqual([p["lag"] for p in json.loads(described.stdout)["partitions"]], [0, 3])
-        self.assertEqual(len(self.json_lines("peek", "t")), 3)  # and again
+        self.assertEqual(len(self.cluster.json_lines("peek", "t")), 3)  # and again
 
 
 if __name__ == "__main__":
