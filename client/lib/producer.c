@@ -713,8 +713,8 @@ static lightq_status send_batch_locked(struct lightq_producer *producer, const s
         return status;
     }
     size_t waiting = atomic_load_explicit(&producer->waiting, memory_order_relaxed);
-    if (waiting > 0 && (waiting + count > settings->window_messages ||
-                        producer->buffered + bundle->bytes > settings->buffer_bytes)) {
+    if (waiting > 0 &&
+        (waiting + count > settings->window_messages || producer->buffered + bundle->bytes > settings->buffer_bytes)) {
         lq_bundle_free(bundle);
         return LIGHTQ_EBUSY;
     }
