@@ -2,11 +2,10 @@
 goes on where it committed, and what fails is delivered again, counted."""
 
 import json
+import signal
 import unittest
 
 from lightq_cluster import SLOW, Cluster, wait_for
-
-IDLE_MS = int(3000 * SLOW)
 
 
 def offsets(path):
@@ -37,32 +36,37 @@ class GroupsTest(unittest.TestCase):
 
         def drained():
             last[0] = self.group(topic, name)
-            return last[0] and all(p["lag"] == 0 and p["unsettled"] == 0 for p in last[0])
+            return last[0] and all(p["lag"] + p["unsettled"] + p["dead_open"] == 0 for p in last[0])
 
         wait_for(drained, lambda: f"group {name} drained: {last[0]}", 60)
         return last[0]
+
+    def end(self, consumers):
+        """Consumers that have nothing more to do end in good order."""
+        for consumer in consumers:
+            consumer.send_signal(signal.SIGTERM)
+        for consumer in consumers:
+            self.cluster.finish(consumer)
 
     def test_groups_pipeline_through_killed_leader_settles_all_once(self):
         c = self.cluster
         count = 40000
         c.lightq("topic", "create", "work", "--partitions", 2)
         c.lightq("group", "create", "work", "g", "--mode", "pipeline")
-        consumers = [c.start_lightq("consume", "work", "--group", "g", "--idle-exit", 3 * IDLE_MS, "--log",
-                                    c.folder / f"log{i}") for i in range(2)]
+        consumers = [c.start_lightq("consume", "work", "--group", "g", "--log", c.folder / f"log{i}") for i in range(2)]
         producer = c.start_lightq("produce", "work", "--count", count, "--size", 100, "--rate", 8000,
                                   "--acked", c.folder / "acked")
         c.wait_acked("acked", count // 3, producer)
         killed = c.leader("work")
         c.script("kill", killed)
         c.finish(producer)
-        for consumer in consumers:
-            c.finish(consumer)
+        partitions = self.wait_drained("work", "g")
+        self.end(consumers)
         c.script("start", killed)
 
         read = [offsets(c.folder / f"log{i}") for i in range(2)]
         seen = {place for log in read for place, _ in log}
         acked = {tuple(map(int, line.split()[2:4])) for line in (c.folder / "acked").read_text().splitlines()}
-        partitions = self.wait_drained("work", "g")
         self.assertEqual(acked - seen, set())  # nothing that was stored was left out
         self.assertTrue(all(len(log) > 0 for log in read))  # both had a share
         self.assertEqual(sum(p["settled"] for p in partitions), sum(p["end"] for p in partitions))
@@ -80,14 +84,14 @@ class GroupsTest(unittest.TestCase):
         c.lightq("consume", "events", "--group", "s", "--count", 400, "--log", c.folder / "one")
         leader = c.leader("events")
         c.script("kill", leader)
-        c.lightq("consume", "events", "--group", "s", "--idle-exit", IDLE_MS, "--log", c.folder / "two")
+        c.lightq("consume", "events", "--group", "s", "--count", 600, "--log", c.folder / "two")
         c.script("start", leader)
 
         self.assertEqual([place[1] for place, _ in offsets(c.folder / "one")], list(range(400)))
         self.assertEqual([place[1] for place, _ in offsets(c.folder / "two")], list(range(400, 1000)))
         self.assertEqual(self.wait_drained("events", "s")[0]["position"], 1000)
         c.lightq("group", "seek", "events", "s", "--to", 900)
-        c.lightq("consume", "events", "--group", "s", "--idle-exit", IDLE_MS, "--log", c.folder / "three")
+        c.lightq("consume", "events", "--group", "s", "--count", 100, "--log", c.folder / "three")
         self.assertEqual([place[1] for place, _ in offsets(c.folder / "three")], list(range(900, 1000)))
 
     def test_groups_what_is_not_acked_comes_again_counted(self):
@@ -100,7 +104,7 @@ class GroupsTest(unittest.TestCase):
         # A clean end gives back what was not settled, and that is no failure.
         c.lightq("consume", "jobs", "--group", "g", "--ack", "none", "--count", 10, "--log", c.folder / "none")
         c.lightq("consume", "jobs", "--group", "g", "--ack", "nack", "--count", 10, "--log", c.folder / "nack")
-        c.lightq("consume", "jobs", "--group", "g", "--idle-exit", IDLE_MS, "--log", c.folder / "ack")
+        c.lightq("consume", "jobs", "--group", "g", "--count", 10, "--log", c.folder / "ack")
 
         self.assertEqual({d for _, d in offsets(c.folder / "none")}, {1})
         self.assertEqual({d for _, d in offsets(c.folder / "nack")}, {1})
@@ -114,7 +118,7 @@ class GroupsTest(unittest.TestCase):
         c.lightq("produce", "jobs", "--count", count, "--size", 60)
         c.lightq("group", "create", "jobs", "g", "--mode", "pipeline", "--max-deliver", 1)
 
-        consumer = c.start_lightq("consume", "jobs", "--group", "g", "--ack", "nack", "--idle-exit", 3 * IDLE_MS)
+        consumer = c.start_lightq("consume", "jobs", "--group", "g", "--ack", "nack")
 
         def begun():
             seen = self.group("jobs", "g")
@@ -123,12 +127,12 @@ class GroupsTest(unittest.TestCase):
         wait_for(begun, "dead letters", 60)
         killed = c.leader("jobs")
         c.script("kill", killed)
-        c.finish(consumer)
         partitions = self.wait_drained("jobs", "g")
+        self.end([consumer])
         c.script("start", killed)
 
         self.assertEqual(sum(p["dead"] for p in partitions), count)
-        read = c.lightq("consume", "jobs.g.dlq", "--idle-exit", IDLE_MS, "--log", c.folder / "dlq")
+        read = c.lightq("consume", "jobs.g.dlq", "--from", "start", "--until-end", "--log", c.folder / "dlq")
         self.assertIn(f"{count} messages consumed", read.stdout)
 
     def test_groups_dead_letters_are_listed_and_moved_back(self):
@@ -163,7 +167,7 @@ class GroupsTest(unittest.TestCase):
         self.assertEqual(sorted(x["value"] for x in back), sorted(x["value"] for x in letters))
         self.assertEqual({(h["name"], h["value"]) for x in back for h in x["headers"]}, {("lightq.redriven", "g")})
         self.assertEqual({x["key"] for x in back}, {"k"})
-        c.lightq("consume", "jobs", "--group", "g", "--idle-exit", IDLE_MS, "--log", c.folder / "again")
+        c.lightq("consume", "jobs", "--group", "g", "--count", 5, "--log", c.folder / "again")
         self.assertEqual(sorted(offsets(c.folder / "again")), [((1, i), 1) for i in range(5, 10)])
 
     def test_groups_live_and_are_told_of(self):
