@@ -242,6 +242,7 @@ void lq_admin_node_replace(struct lq_admin *admin, const struct lq_request *requ
     }
     change->meta.old_node = body->old_node;
     change->meta.new_node = body->new_node;
+    change->meta.live = body->live;
     submit(change, request->session);
 }
 

@@ -272,6 +272,36 @@ static lightq_status judge_delete(const struct lq_meta *meta, struct lq_job *job
     return LIGHTQ_OK;
 }
 
+/* Says what would go with a node that is up. */
+static lightq_status refuse_live(const struct lq_meta *meta, uint32_t node, struct lq_err *err)
+{
+    uint32_t replicas = 0, last = 0;
+    for (size_t t = 0; t < lq_catalog_topic_count(meta->catalog); t++) {
+        const struct lq_catalog_topic *topic = lq_catalog_topic_at(meta->catalog, t);
+        for (uint32_t p = 0; p < topic->partition_count; p++) {
+            const struct lq_catalog_partition *partition = &topic->partitions[p];
+            bool has = lq_catalog_replica_on(partition, node) != NULL;
+            bool others = false;
+            for (unsigned i = 0; i < partition->replica_count; i++) {
+                others |= partition->replicas[i].node != node && lq_peers_up(meta, partition->replicas[i].node);
+            }
+            replicas += has;
+            last += has && !others;
+        }
+    }
+    char lost[128] = "";
+    if (last != 0) {
+        (void)snprintf(lost, sizeof lost,
+                       " (no other replica of %" PRIu32 " of them is up: the messages there would be lost)", last);
+    }
+    return lq_err_set(err, LIGHTQ_ECONFLICT,
+                      "node %" PRIu32
+                      " is up with the data it should have: all of it would be thrown away, and its %" PRIu32
+                      " replicas built anew from those on other nodes%s; stop it first, or insist with "
+                      "--yes-replace-live-node",
+                      node, replicas, lost);
+}
+
 static lightq_status judge_replace(const struct lq_meta *meta, const struct lq_job *job,
                                    struct lq_catalog_command *command, struct lq_err *err)
 {
@@ -282,10 +312,15 @@ static lightq_status judge_replace(const struct lq_meta *meta, const struct lq_j
     }
     struct lq_id uuid = lq_id_is_zero(&request->uuid) ? node->uuid : request->uuid;
     bool is_that_one = node->state == LQ_NODE_ACTIVE && lq_id_equal(&uuid, &node->uuid);
-    if (is_that_one && lq_peers_up(meta, request->node)) {
-        return lq_err_set(err, LIGHTQ_ECONFLICT,
-                          "node %" PRIu32 " is up with the data it should have: stop it first if it is to be replaced",
+    if (is_that_one && !request->live && lq_peers_in_doubt(meta, node)) { /* it is asked again until that is known */
+        return lq_err_set(err, LIGHTQ_ENOTREADY,
+                          "node %" PRIu32
+                          " was here or let in a moment ago, and may be up: ask again in some seconds, or "
+                          "insist with --yes-replace-live-node",
                           request->node);
+    }
+    if (is_that_one && !request->live && lq_peers_up(meta, request->node)) {
+        return refuse_live(meta, request->node, err);
     }
     *command = (struct lq_catalog_command){
         .type = LQ_CATALOG_REPLACE,

@@ -50,7 +50,7 @@ static void put_request(const struct lq_letter_request *request, struct lq_write
     lq_write_u64(writer, request->correlation);
     lq_write_u8(writer, (uint8_t)request->verb);
     lq_write_id(writer, &request->uuid);
-    lq_write_u32(writer, request->partitions);
+    lq_write_u32(writer, request->verb == LQ_REQUEST_REPLACE ? request->live : request->partitions);
     lq_write_u32(writer, request->replicas);
     lq_write_u32(writer, request->node);
     lq_write_u32(writer, request->new_node);
@@ -239,6 +239,11 @@ static void get_request(struct lq_reader *reader, struct lq_letter_request *requ
         return;
     }
     memcpy(request->name, name, name_size);
+    if (verb == LQ_REQUEST_REPLACE) {
+        reader->failed |= request->partitions > 1;
+        request->live = request->partitions == 1;
+        request->partitions = 0;
+    }
     if (verb == LQ_REQUEST_CREATE) {
         reader->failed |= lq_topic_config_decode(reader, &request->config) != LIGHTQ_OK;
     } else if (verb == LQ_REQUEST_ALTER) {

@@ -85,6 +85,7 @@ struct lq_letter_request {
     enum lq_request_verb verb;
     struct lq_id uuid;                /* of the topic (create, delete, alter), or of the node to be replaced */
     uint32_t partitions;              /* create, alter */
+    bool live;                        /* replace: also a node that is up; goes in the place of partitions */
     uint32_t replicas;                /* create */
     uint32_t node, new_node;          /* replace: old and new; transfer: node is the target; rebuild: node */
     uint32_t incarnation;             /* rebuild */

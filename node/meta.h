@@ -155,6 +155,7 @@ struct lq_meta_request {
     const struct lq_topic_config *config; /* create; NULL: the defaults. alter: those of the mask are taken over */
     uint64_t mask;                        /* alter: lq_topic_config_bit of the options that change */
     uint32_t old_node, new_node;          /* replace */
+    bool live;                            /* replace: also when the old node is up and sound */
     uint32_t partition, to;               /* transfer: its number; a node id, 0: whichever other is most caught up */
     uint32_t timeout_ms;                  /* 0: 30000; at most 600000 */
     lq_meta_cb cb;

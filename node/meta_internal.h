@@ -32,7 +32,9 @@ struct lq_peer {
     bool is_later;
     uint32_t later_admission;
     struct lq_id later_uuid;
-    uint64_t heard_us; /* its last report; 0: never */
+    uint64_t heard_us;       /* its last report; 0: never */
+    struct lq_id named_uuid; /* the directory that the catalog has for it, */
+    uint64_t named_us;       /* as this process found it first */
     uint64_t guest_until_us;
     uint64_t version; /* of its catalog, by its last report */
     struct lq_meta_node_load load;
@@ -61,6 +63,9 @@ struct lq_peers {
 struct lq_peer *lq_peers_find(struct lq_meta *meta, uint32_t node); /* or NULL */
 struct lq_peer *lq_peers_note(struct lq_meta *meta, uint32_t node); /* NULL: too many */
 bool lq_peers_up(const struct lq_meta *meta, uint32_t node);        /* this node itself is */
+/* Whether the directory that the catalog has for @node may be at work, though it is not up: it was heard of a moment
+ * ago, or was let in so lately that it need not have reported yet. Known for sure LQ_META_UP_MS later. */
+bool lq_peers_in_doubt(const struct lq_meta *meta, const struct lq_catalog_node *node);
 /* Whether every other node that is up has said that its catalog is at @version or beyond. */
 bool lq_peers_have(const struct lq_meta *meta, uint64_t version);
 void lq_peers_link_changed(struct lq_meta *meta, uint32_t node, bool up);

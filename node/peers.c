@@ -51,6 +51,19 @@ bool lq_peers_up(const struct lq_meta *meta, uint32_t node)
     return false;
 }
 
+bool lq_peers_in_doubt(const struct lq_meta *meta, const struct lq_catalog_node *node)
+{
+    for (unsigned i = 0; i < meta->peers.count; i++) {
+        const struct lq_peer *peer = &meta->peers.at[i];
+        if (peer->node == node->id) {
+            bool is_new = !lq_id_equal(&peer->named_uuid, &node->uuid) ||
+                          lq_meta_now_us(meta) - peer->named_us < LQ_META_UP_MS * LQ_MICROS_PER_MILLI;
+            return is_new || (!peer->connected && lq_peers_up(meta, node->id));
+        }
+    }
+    return false;
+}
+
 bool lq_peers_have(const struct lq_meta *meta, uint64_t version)
 {
     for (unsigned i = 0; i < meta->peers.count; i++) {
@@ -132,6 +145,10 @@ void lq_peers_tell(struct lq_meta *meta)
     for (size_t i = 0; i < lq_catalog_node_count(meta->catalog); i++) {
         const struct lq_catalog_node *node = lq_catalog_node_at(meta->catalog, i);
         struct lq_peer *peer = lq_peers_note(meta, node->id);
+        if (peer != NULL && !lq_id_equal(&peer->named_uuid, &node->uuid)) {
+            peer->named_uuid = node->uuid;
+            peer->named_us = lq_meta_now_us(meta);
+        }
         if (peer != NULL && peer->is_later) {
             if (lq_admission_is_ahead(meta, peer)) {
                 continue;

@@ -178,6 +178,7 @@ static lightq_status make_letter(const struct lq_meta *meta, const struct lq_met
     letter->uuid = request->uuid;
     if (request->verb == LQ_META_NODE_REPLACE) {
         letter->node = request->old_node;
+        letter->live = request->live;
         letter->new_node = request->new_node;
         return LIGHTQ_OK;
     }

@@ -327,8 +327,8 @@ enum cli_exit cli_node_replace(struct cli *cli)
     if (result != CLI_DONE) {
         return result;
     }
-    if (lightq_node_replace(cli->client, old_node, new_node, cli_timeout_ms(cli, CHANGE_MS_DEFAULT), &replicas,
-                            &error) != LIGHTQ_OK) {
+    if (lightq_node_replace(cli->client, old_node, new_node, cli->args.replace_live ? LIGHTQ_REPLACE_LIVE_NODE : 0,
+                            cli_timeout_ms(cli, CHANGE_MS_DEFAULT), &replicas, &error) != LIGHTQ_OK) {
         return cli_fail(&error);
     }
     print_replaced(cli->json, old_node, new_node, replicas);

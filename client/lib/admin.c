@@ -490,17 +490,21 @@ lightq_status lightq_cluster_status(struct lightq *client, int timeout_ms, struc
     return *info != NULL ? LIGHTQ_OK : lq_error_plain(error, LIGHTQ_ENOMEM);
 }
 
-lightq_status lightq_node_replace(struct lightq *client, uint32_t old_node, uint32_t new_node, int timeout_ms,
-                                  uint32_t *replicas, struct lightq_error *error)
+lightq_status lightq_node_replace(struct lightq *client, uint32_t old_node, uint32_t new_node, unsigned flags,
+                                  int timeout_ms, uint32_t *replicas, struct lightq_error *error)
 {
     lightq_status status = check(client, NULL, error);
     if (status != LIGHTQ_OK) {
         return status;
     }
+    if ((flags & ~LIGHTQ_REPLACE_LIVE_NODE) != 0) {
+        return lq_error_plain(error, LIGHTQ_EINVAL);
+    }
     Lightq__Wire__NodeReplace body = LIGHTQ__WIRE__NODE_REPLACE__INIT;
     void *answer = NULL;
     body.old_node = old_node;
     body.new_node = new_node;
+    body.live = (flags & LIGHTQ_REPLACE_LIVE_NODE) != 0;
     body.timeout_ms = wire_timeout(client, timeout_ms);
     struct lq_call call = call_of(client, LQ_MESSAGE_NODE_REPLACE, &body.base);
     status = ask(&call, timeout_ms, &answer, error);

@@ -152,11 +152,16 @@ lightq_status lightq_topic_describe(struct lightq *client, const char *topic, in
 lightq_status lightq_cluster_status(struct lightq *client, int timeout_ms, struct lightq_cluster_info **info,
                                     struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
+/* Of lightq_node_replace: also when the old node is up and sound. Its data is thrown away; what no other replica has is
+ * lost. */
+#define LIGHTQ_REPLACE_LIVE_NODE 1u
+
 /* Lets node @new_node take the place of @old_node: everything that one had is rebuilt there. The two may be equal: a
- * node that was wiped or damaged comes back as a new one. *replicas (may be NULL): how many are rebuilt.
- * OK: it is under way. ENOTFOUND | ECONFLICT | EINVAL. */
-lightq_status lightq_node_replace(struct lightq *client, uint32_t old_node, uint32_t new_node, int timeout_ms,
-                                  uint32_t *replicas, struct lightq_error *error) LIGHTQ_MUST_CHECK;
+ * node that was wiped or damaged comes back as a new one. @flags: 0 or LIGHTQ_REPLACE_LIVE_NODE. *replicas (may be
+ * NULL): how many are rebuilt. OK: it is under way. ENOTFOUND | ECONFLICT (the old node is up, or the new one is not) |
+ * EINVAL. */
+lightq_status lightq_node_replace(struct lightq *client, uint32_t old_node, uint32_t new_node, unsigned flags,
+                                  int timeout_ms, uint32_t *replicas, struct lightq_error *error) LIGHTQ_MUST_CHECK;
 
 /* Asks the leader of @partition to hand its leadership to @node, a replica of it (0: any other one). OK: @node leads.
  * ENOTFOUND |

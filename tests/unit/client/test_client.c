@@ -601,7 +601,7 @@ static void test_admin_replace_refusal_is_told(void **state)
         (struct fake_rule){.type = LQ_MESSAGE_NODE_REPLACE, .action = FAKE_ANSWER, .status = LIGHTQ_ENOTFOUND});
     fixture_open(f, false);
 
-    assert_int_equal(lightq_node_replace(f->client, 7, 7, WAIT_MS, &replicas, &error), LIGHTQ_ENOTFOUND);
+    assert_int_equal(lightq_node_replace(f->client, 7, 7, 0, WAIT_MS, &replicas, &error), LIGHTQ_ENOTFOUND);
 }
 
 #define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)

@@ -432,6 +432,13 @@ lightq_status replace_node(struct cluster *cluster, unsigned id, uint32_t old_no
     return wait_answer(cluster, id, &asked);
 }
 
+lightq_status replace_live_node(struct cluster *cluster, unsigned id, uint32_t old_node, uint32_t new_node)
+{
+    struct asked asked = {
+        .request = {.verb = LQ_META_NODE_REPLACE, .old_node = old_node, .new_node = new_node, .live = true}};
+    return wait_answer(cluster, id, &asked);
+}
+
 /* ---- messages ---- */
 
 static void on_sent(struct lq_partition_request *request, lightq_status status)

@@ -85,6 +85,8 @@ lightq_status create_topic(struct cluster *cluster, unsigned id, const char *nam
                            uint32_t replicas);
 lightq_status delete_topic(struct cluster *cluster, unsigned id, const char *name);
 lightq_status replace_node(struct cluster *cluster, unsigned id, uint32_t old_node, uint32_t new_node);
+/* Also when it is up. */
+lightq_status replace_live_node(struct cluster *cluster, unsigned id, uint32_t old_node, uint32_t new_node);
 
 /* ---- messages ---- */
 

@@ -95,7 +95,7 @@ static void test_requests_survive_their_bytes(void **state)
     (void)state;
     struct lq_letter back;
     struct lq_writer writer;
-    struct lq_letter letters[5] = {
+    struct lq_letter letters[6] = {
         {.kind = LQ_LETTER_REQUEST,
          .request = {.correlation = 5,
                      .verb = LQ_REQUEST_CREATE,
@@ -106,20 +106,21 @@ static void test_requests_survive_their_bytes(void **state)
         {.kind = LQ_LETTER_REQUEST, .request = {.correlation = 6, .verb = LQ_REQUEST_UPDATE, .card = card}},
         {.kind = LQ_LETTER_REQUEST, .request = {.verb = LQ_REQUEST_REBUILD, .group = 8, .node = 3, .incarnation = 2}},
         {.kind = LQ_LETTER_REQUEST, .request = {.verb = LQ_REQUEST_REPLACE, .node = 3, .new_node = 4}},
+        {.kind = LQ_LETTER_REQUEST, .request = {.verb = LQ_REQUEST_REPLACE, .node = 3, .new_node = 4, .live = true}},
         {.kind = LQ_LETTER_REQUEST,
          .request = {.verb = LQ_REQUEST_ALTER, .partitions = 12, .mask = 5, .name = "orders"}}};
     lq_topic_config_init(&letters[0].request.config);
-    lq_topic_config_init(&letters[4].request.config);
-    letters[4].request.config.retention_ms = 77;
+    lq_topic_config_init(&letters[5].request.config);
+    letters[5].request.config.retention_ms = 77;
 
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 6; i++) {
         check(&letters[i], &back, &writer);
         assert_memory_equal(&back.request, &letters[i].request, sizeof back.request);
         lq_writer_deinit(&writer);
     }
-    letters[4].request.mask = UINT64_C(1) << 63; /* no such option */
+    letters[5].request.mask = UINT64_C(1) << 63; /* no such option */
     lq_writer_init(&writer, LQ_NODE_FRAME_BYTES_MAX);
-    lq_letter_encode(&letters[4], &writer);
+    lq_letter_encode(&letters[5], &writer);
     assert_int_equal(lq_letter_decode(writer.bytes, writer.size, &back), LIGHTQ_EPROTO);
     lq_writer_deinit(&writer);
     (void)snprintf(letters[0].request.name, sizeof letters[0].request.name, "../x"); /* J7 */

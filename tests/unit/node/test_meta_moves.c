@@ -178,6 +178,119 @@ static void test_leader_moves_off_a_node_that_is_up(void **state)
     check_moved_off(11, true);
 }
 
+/* ---- replacing who is at work ---- */
+
+static void wipe_and_replace(struct cluster *cluster, unsigned by, unsigned id)
+{
+    cluster_kill(cluster, id);
+    cluster_wipe(cluster, id);
+    cluster_start(cluster, id);
+    assert_int_equal(replace_node(cluster, by, id, id), LIGHTQ_OK);
+}
+
+struct let_in {
+    unsigned id, by;
+};
+
+static bool is_let_in(struct cluster *cluster, void *data)
+{
+    const struct let_in *it = data;
+    return lq_catalog_node(catalog_on(cluster, it->by), it->id)->state == LQ_NODE_ACTIVE;
+}
+
+/* Who asks again, for an answer that was lost, must not throw out the node that has just come. */
+static void test_replace_of_a_node_that_was_just_let_in_is_refused(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up(3, 3, 30);
+    assert_int_equal(create_topic(cluster, 1, "t", 2, 3), LIGHTQ_OK);
+    struct let_in it = {.id = controller_of(cluster) % 3 + 1, .by = controller_of(cluster)};
+    wipe_and_replace(cluster, it.by, it.id);
+    cluster_wait(cluster, is_let_in, &it, 20);
+
+    assert_int_equal(replace_node(cluster, it.by, it.id, it.id), LIGHTQ_ECONFLICT);
+
+    cluster_wait(cluster, all_settled, NULL, 60);
+    assert_false(member_of(cluster, it.id)->expelled);
+    assert_int_equal(member_of(cluster, it.id)->identity.meta_incarnation, 2);
+    cluster_free(cluster);
+}
+
+/* A node that went down a moment ago may be coming back: it is waited for, and the replacement then done. */
+static void test_replace_right_after_a_node_died_is_done_when_that_is_sure(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up(4, 4, 31);
+    assert_int_equal(create_topic(cluster, 1, "t", 2, 3), LIGHTQ_OK);
+    unsigned lost = controller_of(cluster) % 4 + 1;
+    unsigned by = controller_of(cluster);
+    unsigned spare = lost % 4 + 1;
+    cluster_kill(cluster, lost);
+
+    assert_int_equal(replace_node(cluster, by, lost, spare), LIGHTQ_OK);
+
+    cluster_wait(cluster, all_settled, NULL, 60);
+    assert_int_equal(lq_catalog_node(catalog_on(cluster, by), lost)->state, LQ_NODE_GONE);
+    cluster_free(cluster);
+}
+
+static void check_live_node(uint64_t seed, bool controller)
+{
+    struct cluster *cluster = up(4, 4, seed);
+    assert_int_equal(create_topic(cluster, 1, "t", 4, 3), LIGHTQ_OK);
+    for (uint32_t p = 0; p < 4; p++) {
+        produce_some(cluster, partition_on(cluster, 1, p)->group, 20);
+    }
+    cluster_run_ms(cluster, 4000);
+    unsigned leader = controller_of(cluster);
+    unsigned id = controller ? leader : leader % 4 + 1;
+    unsigned by = id % 4 + 1;
+    struct asked asked = {.request = {.verb = LQ_META_NODE_REPLACE, .old_node = id, .new_node = by}};
+    ask(cluster, by, &asked);
+    cluster_run_ms(cluster, 1000);
+    assert_int_equal(asked.answers, 1);
+    assert_int_equal(asked.status, LIGHTQ_ECONFLICT);
+    assert_non_null(strstr(asked.request.err.text, "is up"));
+    assert_non_null(strstr(asked.request.err.text, "thrown away"));
+    assert_non_null(strstr(asked.request.err.text, "--yes-replace-live-node"));
+    assert_null(strstr(asked.request.err.text, "would be lost"));
+    assert_int_equal(replace_node(cluster, by, id, id), LIGHTQ_ECONFLICT);
+    assert_false(member_of(cluster, id)->expelled);
+
+    assert_int_equal(replace_live_node(cluster, by, id, by), LIGHTQ_OK);
+    cluster_wait(cluster, all_settled, NULL, 60);
+
+    assert_true(member_of(cluster, id)->expelled);
+    struct equal equal = {.name = "t", .replicas = 3};
+    cluster_wait(cluster, replicas_equal, &equal, 20);
+    cluster_free(cluster);
+}
+
+static void test_replace_of_a_node_that_is_up_wants_to_be_insisted_on(void **state)
+{
+    (void)state;
+    check_live_node(32, false);
+    check_live_node(33, true);
+}
+
+static void test_replace_of_a_live_node_says_what_would_be_lost(void **state)
+{
+    (void)state;
+    struct cluster *cluster = up(3, 3, 34);
+    assert_int_equal(create_topic(cluster, 1, "t", 1, 1), LIGHTQ_OK);
+    uint32_t home = partition_on(cluster, 1, 0)->replicas[0].node;
+    cluster_run_ms(cluster, 4000);
+    struct asked asked = {.request = {.verb = LQ_META_NODE_REPLACE, .old_node = home, .new_node = home}};
+    ask(cluster, 1, &asked);
+
+    cluster_run_ms(cluster, 1000);
+
+    assert_int_equal(asked.status, LIGHTQ_ECONFLICT);
+    assert_non_null(strstr(asked.request.err.text, "its 1 replicas"));
+    assert_non_null(strstr(asked.request.err.text, "no other replica of 1 of them is up"));
+    cluster_free(cluster);
+}
+
 /* ---- a follower that lost what it had ---- */
 
 static void give_result(struct cluster *cluster, unsigned to, const struct lq_heartbeat_result *result)
@@ -252,6 +365,10 @@ int main(void)
         cmocka_unit_test(test_topping_up_goes_on_with_the_next_controller),
         cmocka_unit_test(test_replica_moves_off_a_node_that_is_up),
         cmocka_unit_test(test_leader_moves_off_a_node_that_is_up),
+        cmocka_unit_test(test_replace_of_a_node_that_was_just_let_in_is_refused),
+        cmocka_unit_test(test_replace_right_after_a_node_died_is_done_when_that_is_sure),
+        cmocka_unit_test(test_replace_of_a_node_that_is_up_wants_to_be_insisted_on),
+        cmocka_unit_test(test_replace_of_a_live_node_says_what_would_be_lost),
         cmocka_unit_test(test_follower_that_lost_acknowledged_entries_is_rebuilt),
     };
     return cmocka_run_group_tests_name("meta moves", tests, NULL, NULL);
