@@ -154,6 +154,19 @@ static lightq_status take_name(struct change *change, const char *name)
     return status;
 }
 
+/* What belongs to topics that are only in memory (docs/adr/0019-transient-topics.md): known by name, so that nobody
+ * takes a topic that is stored for one that is not, or looks for a misspelt word. */
+static bool is_of_transient(const char *name)
+{
+    static const char *const names[] = {"transient", "max.bytes", "full"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Takes what is set in @config, over the defaults; meta.mask says what that is. */
 static lightq_status take_config(struct change *change, Lightq__Wire__NameValue **config, size_t count)
 {
@@ -163,6 +176,10 @@ static lightq_status take_config(struct change *change, Lightq__Wire__NameValue 
         change->config.max_message_bytes = node_max;
     }
     for (size_t i = 0; i < count; i++) {
+        if (is_of_transient(config[i]->name)) {
+            return lq_err_set(&change->meta.err, LIGHTQ_EUNSUPPORTED,
+                              "%s: the nodes have no transient topics; each topic is stored on disk", config[i]->name);
+        }
         lightq_status status =
             lq_conf_set(&lq_topic_config_table, &change->config, config[i]->name, config[i]->value, &change->meta.err);
         if (status != LIGHTQ_OK) {

@@ -41,9 +41,9 @@ static enum cli_exit split(const char *pair, char *memory, size_t size, struct l
     return CLI_DONE;
 }
 
-/* What --partitions, --replicas and --config say. */
+/* What --partitions, --replicas, --config and --transient say. */
 struct settings {
-    struct lightq_pair config[CLI_LIST_MAX];
+    struct lightq_pair config[CLI_LIST_MAX + 1]; /* and --transient */
     char memory[CLI_LIST_MAX][LQ_CONF_TEXT_BYTES_MAX];
     struct lightq_topic_options options;
 };
@@ -58,6 +58,9 @@ static enum cli_exit take_settings(const struct cli *cli, struct settings *setti
     for (size_t i = 0; result == CLI_DONE && i < settings->options.config_count; i++) {
         result =
             split(cli->args.config.items[i], settings->memory[i], sizeof settings->memory[i], &settings->config[i]);
+    }
+    if (cli->args.transient) {
+        settings->config[settings->options.config_count++] = (struct lightq_pair){.key = "transient", .value = "true"};
     }
     if (result == CLI_DONE && (cli->args.partitions == 0 || cli->args.replicas == 0)) {
         result = cli_usage("--partitions and --replicas are at least 1");

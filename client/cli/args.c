@@ -37,6 +37,8 @@ static const struct option_row rows[] = {
     {"partitions", NUMBER, AT(partitions), LQ_PARTITIONS_MAX, "P", "number of partitions (1)"},
     {"replicas", NUMBER, AT(replicas), LQ_REPLICAS_MAX, "R", "copies of each partition (3, or the number of nodes)"},
     {"config", LIST, AT(config), 0, "NAME=VALUE", "a setting of the topic; may be given several times"},
+    {"transient", SWITCH, AT(transient), 0, NULL,
+     "held in memory only, and never stored; nodes that have no such topics refuse it"},
     {"count", NUMBER, AT(count), UINT64_MAX - 1, "N", "number of messages"},
     {"size", NUMBER, AT(size), LQ_MESSAGE_BYTES_MAX, "B", "bytes of each message (100)"},
     {"file", TEXT, AT(file), 0, "F", "send the lines of this file"},
@@ -90,7 +92,7 @@ static const struct option_row rows[] = {
 #define GLOBAL_OPTIONS "servers format set help"
 
 static const struct cli_verb verbs[] = {
-    {"topic create", "NAME", 1, "partitions replicas config timeout", "makes a topic", cli_topic_create},
+    {"topic create", "NAME", 1, "partitions replicas config transient timeout", "makes a topic", cli_topic_create},
     {"topic list", "", 0, "timeout", "names the topics", cli_topic_list},
     {"topic describe", "NAME", 1, "wait-equal timeout", "shows a topic's partitions and replicas", cli_topic_describe},
     {"topic alter", "NAME", 1, "config partitions timeout",

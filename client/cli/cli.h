@@ -36,7 +36,7 @@ struct cli_args {
     struct cli_list config;
     uint64_t count, size, rate, window, timeout_ms, partition;
     const char *file, *key, *acked, *from, *to, *log, *history;
-    bool until_end, print, spread, wait_equal, replace_live;
+    bool transient, until_end, print, spread, wait_equal, replace_live;
     const char *message_id, *compression;
     const char *mode, *backoff, *group, *ack;
     uint64_t expected_offset;

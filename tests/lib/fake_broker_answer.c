@@ -469,6 +469,9 @@ static void on_create(struct fake_node *node, size_t session, struct lq_envelope
     if (fake_find_topic(node->cluster, in->name) != NULL) {
         out.status = LIGHTQ_EEXISTS;
         out.text = lq_codec_string("it is there");
+    } else if (in->n_config > 0 && strcmp(in->config[0]->name, "transient") == 0) {
+        out.status = LIGHTQ_EUNSUPPORTED;
+        out.text = lq_codec_string("transient: the nodes have no such topics");
     } else {
         pthread_mutex_unlock(&node->cluster->lock); /* it takes the lock itself */
         fake_cluster_topic(node->cluster, in->name, in->partitions > 0 ? in->partitions : 1);

@@ -18,6 +18,16 @@ static void test_cli_alter_says_what_there_is_then(void **state)
     expect(f, "topic alter nope --partitions 2", 1, "lightq: ENOTFOUND: ");
 }
 
+static void test_cli_create_transient_is_refused_by_name(void **state)
+{
+    struct fixture *f = *state;
+
+    expect(f, "topic create passing --transient", 1, "lightq: EUNSUPPORTED: transient: ");
+
+    expect(f, "topic describe passing --timeout 300", 1, "ENOTFOUND");
+    expect(f, "topic alter passing --transient", 2, "no option --transient here");
+}
+
 static void test_cli_purge_all_partitions_or_up_to_an_offset(void **state)
 {
     struct fixture *f = *state;
@@ -129,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(test_cli_alter_says_what_there_is_then),
+        WITH_FIXTURE(test_cli_create_transient_is_refused_by_name),
         WITH_FIXTURE(test_cli_purge_all_partitions_or_up_to_an_offset),
         WITH_FIXTURE(test_cli_peek_shows_all_about_a_message),
         WITH_FIXTURE(test_cli_produce_expects_an_offset),

@@ -319,6 +319,14 @@ static void test_admin_topic_create_refuses_by_name(void **state)
     const Lightq__Wire__TopicCreateAnswer *answer = create(solo, &body);
     assert_int_equal(answer->status, LIGHTQ_EINVAL);
     assert_non_null(strstr(answer->text, "no.such"));
+    static const char *const of_transient[] = {"transient", "max.bytes", "full"};
+    for (size_t i = 0; i < sizeof of_transient / sizeof of_transient[0]; i++) {
+        value.name = lq_codec_string(of_transient[i]);
+        answer = create(solo, &body);
+        assert_int_equal(answer->status, LIGHTQ_EUNSUPPORTED);
+        assert_non_null(strstr(answer->text, of_transient[i]));
+        assert_null(lq_catalog_topic(lq_meta_catalog(solo->service.meta), "new"));
+    }
     value.name = lq_codec_string("max.message.bytes");
     value.value = lq_codec_string("2m");
     assert_int_equal(create(solo, &body)->status, LIGHTQ_EINVAL);
