@@ -142,6 +142,9 @@ enum cli_exit cli_topic_purge(struct cli *cli)
     struct lightq_error error;
     int32_t count = 0;
     bool one = cli_given(cli->args.partition);
+    if (cli->args.group != NULL) {
+        return cli_group_purge(cli);
+    }
     enum cli_exit result = cli_parse_place("to", cli->args.to != NULL ? cli->args.to : "end", &to);
     if (result == CLI_DONE && to.kind == LIGHTQ_START_OFFSET && !one) {
         result = cli_usage("an offset is one of a partition: --to OFFSET goes with --partition P");

@@ -120,6 +120,8 @@ enum cli_exit cli_topic_list(struct cli *cli);
 enum cli_exit cli_topic_describe(struct cli *cli);
 enum cli_exit cli_topic_alter(struct cli *cli);
 enum cli_exit cli_topic_purge(struct cli *cli);
+/* topic purge --group: drops what that group has still to get. */
+enum cli_exit cli_group_purge(struct cli *cli);
 enum cli_exit cli_topic_delete(struct cli *cli);
 enum cli_exit cli_cluster_status(struct cli *cli);
 enum cli_exit cli_node_replace(struct cli *cli);

@@ -143,6 +143,29 @@ enum cli_exit cli_group_seek(struct cli *cli)
                   &error, "moved");
 }
 
+/* What it has still to get counts as settled, up to the end of that moment. Only to the end: that never goes back. */
+enum cli_exit cli_group_purge(struct cli *cli)
+{
+    struct lightq_error error;
+    const struct lightq_start end = {.kind = LIGHTQ_START_END};
+    const char *topic = cli->args.words[0];
+    int32_t partition = cli_given(cli->args.partition) ? (int32_t)cli->args.partition : LIGHTQ_PARTITION_ANY;
+    if (cli->args.to != NULL) {
+        return cli_usage("--to does not go with --group: all is dropped that the group has still to get; lightq group "
+                         "seek moves it elsewhere");
+    }
+    enum cli_exit result = cli_connect(cli, NULL);
+    if (result != CLI_DONE) {
+        return result;
+    }
+    if (lightq_group_seek(cli->client, topic, cli->args.group, partition, &end, cli_timeout_ms(cli, CHANGE_MS_DEFAULT),
+                          &error) != LIGHTQ_OK) {
+        return cli_fail(&error);
+    }
+    print_group_done(cli->json, "purged", topic, cli->args.group);
+    return CLI_DONE;
+}
+
 typedef lightq_status (*change)(struct lightq *client, const char *topic, const char *group, int timeout_ms,
                                 struct lightq_error *error);
 

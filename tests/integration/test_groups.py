@@ -170,6 +170,37 @@ class GroupsTest(unittest.TestCase):
         c.lightq("consume", "jobs", "--group", "g", "--count", 5, "--log", c.folder / "again")
         self.assertEqual(sorted(offsets(c.folder / "again")), [((1, i), 1) for i in range(5, 10)])
 
+    def test_groups_purge_of_one_leaves_the_others_all(self):
+        c = self.cluster
+        c.lightq("topic", "create", "t", "--partitions", 2, "--config", "retention=workqueue")
+        for name, mode in (("p", "pipeline"), ("s", "subscriber"), ("other", "pipeline")):
+            c.lightq("group", "create", "t", name, "--mode", mode)
+        c.lightq("produce", "t", "--count", 200, "--size", 20)
+        refused = c.lightq("topic", "purge", "t", "--group", "p", "--to", "start", check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("--to does not go with --group", refused.stderr)
+        self.assertIn("ENOTFOUND", c.lightq("topic", "purge", "t", "--group", "nobody", check=False).stderr)
+
+        c.lightq("topic", "purge", "t", "--group", "p", "--partition", 1)
+        self.assertEqual([p["lag"] > 0 for p in self.group("t", "p")], [True, False])
+        self.assertIn("group p of topic t purged", c.lightq("topic", "purge", "t", "--group", "p").stdout)
+        c.lightq("topic", "purge", "t", "--group", "s")
+
+        for name in ("p", "s"):
+            seen = self.group("t", name)
+            self.assertEqual([p["lag"] for p in seen], [0, 0])
+            self.assertEqual([p["position"] for p in seen], [p["end"] for p in seen])
+            self.assertEqual([p["missed"] for p in seen], [0, 0])
+        self.assertEqual(sum(p["lag"] for p in self.group("t", "other")), 200)
+        c.lightq("consume", "t", "--group", "other", "--count", 200, "--log", c.folder / "log")
+        self.assertEqual(len(set(offsets(c.folder / "log"))), 200)
+        # What was kept for that group only goes with the purge.
+        c.lightq("produce", "t", "--count", 50, "--size", 20)
+        c.lightq("consume", "t", "--group", "other", "--count", 50)
+        self.assertEqual(sum(p["lag"] for p in self.group("t", "p")), 50)
+        c.lightq("topic", "purge", "t", "--group", "p")
+        wait_for(lambda: all(p["start"] == p["end"] for p in self.group("t", "other")), "the work queue is empty", 30)
+
     def test_groups_live_and_are_told_of(self):
         c = self.cluster
         c.lightq("topic", "create", "t", "--partitions", 3)

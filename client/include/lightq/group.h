@@ -129,7 +129,8 @@ lightq_status lightq_group_resume(struct lightq *client, const char *topic, cons
 
 /* Moves it to @start in @partition, or in every partition (LIGHTQ_PARTITION_ANY; then not to an offset, unless there is
  * only one). What is before counts as settled, what is behind is delivered (again) and has not failed; its consumers go
- * on from there. OK | ENOTFOUND | EOUTOFRANGE (that offset is not there) | EINVAL | EBUSY (too many dead letters are on
+ * on from there. LIGHTQ_START_END drops all that it has still to get, and touches no other group. OK | ENOTFOUND |
+ * EOUTOFRANGE (that offset is not there) | EINVAL | EBUSY (too many dead letters are on
  * their way). */
 lightq_status lightq_group_seek(struct lightq *client, const char *topic, const char *group, int32_t partition,
                                 const struct lightq_start *start, int timeout_ms,

@@ -22,6 +22,7 @@ static void test_cli_group_wrong_usage_exits_2(void **state)
         "group alter t g",
         "group seek t g",
         "group seek t g --to 12:00",
+        "topic purge t --group g --to 4",
         "consume t --ack none",
         "consume t --group g --ack maybe",
         "consume t --group g --from start",
@@ -52,6 +53,8 @@ static void test_cli_group_life(void **state)
     expect(f, "group alter t g --ack-wait 9", 0, "altered");
     expect(f, "group seek t g --to 4", 0, "moved");
     expect(f, "group seek t g --to 40", 1, "EOUTOFRANGE");
+    expect(f, "topic purge t --group g", 0, "group g of topic t purged");
+    expect(f, "topic purge t --group nobody", 1, "ENOTFOUND");
     expect(f, "group delete t g", 0, "deleted");
     expect(f, "group delete t g", 1, "ENOTFOUND: topic t has no group g");
     expect(f, "group describe t g", 1, "ENOTFOUND");

@@ -76,6 +76,35 @@ static void test_workqueue_drops_what_every_pipeline_group_settled(void **state)
     assert_int_equal(lq_partition_start(f->partition), 60);
 }
 
+/* A purge of one group: what it alone still needed goes, what another one needs stays. */
+static void test_workqueue_drops_what_a_purged_group_alone_needed(void **state)
+{
+    struct fixture *f = *state;
+    struct changed changed;
+    fixture_lead(f);
+    set_retention(f, LQ_RETENTION_WORKQUEUE, 0);
+    uint64_t a = create(f, "a", LQ_CGROUP_PIPELINE);
+    uint64_t b = create(f, "b", LQ_CGROUP_PIPELINE);
+    produce_some(f, 100);
+    ack(f, a, 0, 60);
+
+    const struct lq_command purge = {
+        .type = LQ_COMMAND_GROUP_SEEK,
+        .group_seek = {.group = b, .start = {.kind = LQ_CGROUP_END}},
+    };
+    assert_int_equal(change(f, &changed, &purge), LIGHTQ_OK);
+    settle_turns(f);
+    assert_int_equal(changed.status, LIGHTQ_OK);
+    retain(f);
+
+    assert_int_equal(lq_partition_start(f->partition), 60);
+    const struct lq_cgroups *groups = lq_partition_groups(f->partition);
+    for (size_t i = 0; i < groups->count; i++) {
+        assert_int_equal(groups->at[i]->settled.floor, groups->at[i]->number == b ? 100 : 60);
+        assert_int_equal(groups->at[i]->missed_count, 0);
+    }
+}
+
 static void test_interest_drops_what_no_group_needs(void **state)
 {
     struct fixture *f = *state;
@@ -178,6 +207,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_workqueue_drops_what_every_pipeline_group_settled),
+        TEST(test_workqueue_drops_what_a_purged_group_alone_needed),
         TEST(test_interest_drops_what_no_group_needs),
         TEST(test_group_made_while_a_drop_is_under_way_keeps_its_messages),
         TEST(test_limits_hold_for_a_workqueue_too),
