@@ -221,7 +221,7 @@ cmd_start() {
         echo "node $1 goes on"
         return
     fi
-    if [ -e "$dir/wiped" ]; then # before it runs: a node that is in already would be replaced once more, and end
+    if [ -e "$dir/wiped" ]; then # asking twice is harmless: a node that is in already is not replaced unless one insists
         "$bin/lightq" --servers "$(servers)" node replace "$1" "$1"
         rm -f "$dir/wiped"
         launch "$1"
@@ -263,6 +263,10 @@ main() {
     local verb=${1:-}
     [ -n "$verb" ] || usage
     shift
+    case "$verb" in
+        down | status | servers) [ $# -eq 0 ] || usage ;;
+        *) [ $# -le 1 ] || usage ;;
+    esac
     case "$verb" in
         up) cmd_up "$@" && return ;;
         down | status | servers) load_settings ;;

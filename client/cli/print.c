@@ -171,18 +171,19 @@ static json_t *cluster_object(const struct lightq_cluster_info *info, struct lig
 static void text_partitions(const struct lightq_partition_info *partitions, size_t count)
 {
     char digest[DIGEST_BYTES];
-    printf("  %-9s %-6s %-5s %-11s %-7s %-9s %-7s %12s %12s %12s %12s %12s  %s\n", "partition", "leader", "term",
-           "state", "replica", "role", "online", "durable", "committed", "applied", "start", "end", "digest");
+    printf("  %-9s %-6s %-5s %-11s %-7s %-9s %-7s %12s %12s %12s %12s %12s %12s %12s  %s\n", "partition", "leader",
+           "term", "state", "replica", "role", "online", "first", "last", "durable", "committed", "applied", "start",
+           "end", "digest");
     for (size_t i = 0; i < count; i++) {
         const struct lightq_partition_info *partition = &partitions[i];
         for (size_t j = 0; j < partition->replica_count; j++) {
             const struct lightq_replica_info *replica = &partition->replicas[j];
             printf("  %-9u %-6u %-5" PRIu64 " %-11s %-7u %-9s %-7s %12" PRIu64 " %12" PRIu64 " %12" PRIu64 " %12" PRIu64
-                   " %12" PRIu64 "  %s\n",
+                   " %12" PRIu64 " %12" PRIu64 " %12" PRIu64 "  %s\n",
                    partition->partition, partition->leader, partition->term, partition->state, replica->node,
-                   replica->role, replica->online ? "yes" : "no", replica->durable_index, replica->commit_index,
-                   replica->applied_index, replica->start_offset, replica->end_offset,
-                   digest_text(replica->digest, digest));
+                   replica->role, replica->online ? "yes" : "no", replica->first_index, replica->last_index,
+                   replica->durable_index, replica->commit_index, replica->applied_index, replica->start_offset,
+                   replica->end_offset, digest_text(replica->digest, digest));
         }
     }
 }

@@ -13,6 +13,7 @@ static void test_cli_alter_says_what_there_is_then(void **state)
     assert_int_equal(integer_of(object, "partitions"), 3);
     json_decref(object);
     expect(f, "topic describe t", 0, "retention.ms=5000");
+    expect(f, "topic describe t", 0, "online         first         last      durable    committed      applied");
     expect(f, "topic alter t --config retention.ms=1", 0, "topic t altered: 3 partitions");
     expect(f, "topic alter t --partitions 2", 1, "lightq: EINVAL: their number only grows");
     expect(f, "topic alter nope --partitions 2", 1, "lightq: ENOTFOUND: ");

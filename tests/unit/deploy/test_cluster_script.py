@@ -99,6 +99,13 @@ class ClusterScript(unittest.TestCase):
         self.assertIn("node 1: down", self.script("status").stdout)
         self.assertIn("does not run", self.script("kill", 1).stderr)
 
+    def test_script_wrong_words_are_usage_and_change_nothing(self):
+        for words in ((), ("frob",), ("up", 1, 2), ("down", 1), ("servers", 1), ("status", "all"), ("kill", 1, 2)):
+            refused = self.script(*words)
+            self.assertEqual(refused.returncode, 2, words)
+            self.assertIn("deploy/cluster.sh up [N=3]", refused.stderr)
+        self.assertFalse((self.folder / "cluster").exists())
+
 
 if __name__ == "__main__":
     unittest.main()
