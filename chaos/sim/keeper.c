@@ -8,7 +8,6 @@
 enum {
     LOOK_US = 250000,
     REPLACE_MS = 5000,
-    JOIN_US = 3000000, /* a replaced node's new directory gets in within this */
 };
 
 enum care { CARE_NONE, CARE_EMPTY, CARE_REPLACE, CARE_ASKED, CARE_WAIT };
@@ -21,7 +20,6 @@ struct care_of {
     bool expelled; /* while it was asked for */
     struct lq_meta_request request;
     uint64_t start_us; /* when it is to be started; 0: not planned */
-    uint64_t ask_us;   /* not before: it may get in as it is */
 };
 
 struct keeper {
@@ -115,7 +113,6 @@ void keeper_on_expelled(struct world *world, unsigned node)
         keeper_condemn(world, node, "it was replaced");
     } else if (care->care != CARE_ASKED) {
         care->care = CARE_EMPTY;
-        care->ask_us = world_now(world) + JOIN_US; /* as in on_replaced */
     } else {
         care->expelled = true;
     }
@@ -128,9 +125,6 @@ static void on_replaced(struct lq_meta_request *request, lightq_status status)
     world_say(world, "replacing node %u: %s %s", care->node + 1, lightq_status_name(status), request->err.text);
     if (care->care == CARE_ASKED) {
         care->care = care->expelled ? CARE_EMPTY : status == LIGHTQ_OK ? CARE_WAIT : CARE_REPLACE;
-        if (care->expelled && status == LIGHTQ_OK) { /* it had got in just before: asking again would do that again */
-            care->ask_us = world_now(world) + JOIN_US;
-        }
         care->expelled = false;
         world->result.replaced += status == LIGHTQ_OK;
     }
@@ -141,9 +135,6 @@ static void ask_for_replacement(struct care_of *care)
     struct world *world = care->keeper->world;
     if (!machine_of(care)->retired && machine_of(care)->serving) { /* an earlier request was done after all */
         care->care = CARE_WAIT;
-        return;
-    }
-    if (world_now(world) < care->ask_us) {
         return;
     }
     for (unsigned i = 1; i < world->nodes; i++) {
