@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh - everything that must pass: lint, unit and integration tests in the dev build, then the same tests under the
-# address+undefined and the thread sanitizer. Installs what it needs. Ends with ctest's closing line and the number of
+# address+undefined and the thread sanitizer. What only computes runs beside others; what waits has the machine alone
+# (deploy/cmake/LightqModule.cmake). Installs what it needs. Ends with ctest's closing line and the number of
 # cmocka tests for each preset.
 #
 #   tests/run.sh [PRESET...]     default: dev asan tsan
@@ -25,7 +26,7 @@ run_preset() {
     cmake --preset "$preset" >/dev/null
     cmake --build --preset "$preset" -- -j "$jobs" | tail -n 1
     echo "== $preset: test"
-    ctest --preset "$preset" --no-tests=error 2>&1 | tee "$log" || status=$?
+    ctest --preset "$preset" -j "$jobs" --no-tests=error 2>&1 | tee "$log" || status=$?
     summary+=("$preset: $(cmocka_count "$preset") cmocka tests; $(grep -E 'tests passed|tests failed' "$log" | tail -n 1)")
     return "$status"
 }

@@ -31,10 +31,11 @@ function(lq_module name)
     target_link_libraries(lq_${name} PUBLIC lightq_flags ${ARG_LINK} PRIVATE ${ARG_FOREIGN})
 endfunction()
 
-# lq_test(NAME SOURCES file... [LINK target...] [LABELS label...] [TIMEOUT seconds])
-# One cmocka program, one ctest test.
+# lq_test(NAME SOURCES file... [LINK target...] [LABELS label...] [TIMEOUT seconds] [BESIDE])
+# One cmocka program, one ctest test. It has the machine to itself, for most tests wait for something with a deadline;
+# BESIDE: it only computes (no clock but a false one, no thread, no port, no file), and may run beside others that do so.
 function(lq_test name)
-    cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "BESIDE" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
     add_executable(${name} ${ARG_SOURCES})
     target_link_libraries(${name} PRIVATE lightq_flags ${ARG_LINK} PkgConfig::CMOCKA)
     add_test(NAME ${name} COMMAND ${name})
@@ -48,6 +49,9 @@ function(lq_test name)
         set(ARG_LABELS unit)
     endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    if(NOT ARG_BESIDE)
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    endif()
 endfunction()
 
 # lq_fuzz(NAME SOURCES file... LINK target...): a libFuzzer harness; under ctest it runs its corpus and a short time.

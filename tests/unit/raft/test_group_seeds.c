@@ -26,7 +26,7 @@
 enum {
     GROUPS_MAX = 5,
     PENDING_MAX = 4096,
-    SEEDS_DEFAULT = 300,
+    SEEDS_DEFAULT = LQ_GROUP_SEEDS, /* fewer under a sanitizer */
     FAULTS_US = 6000000,
     CONVERGE_STEP_US = 100000,
     CONVERGE_STEPS_MAX = 250, /* 25 s of virtual time */
