@@ -167,6 +167,13 @@ static bool is_of_transient(const char *name)
     return false;
 }
 
+/* An age at which messages end is proposed and not built (docs/adr/0020-time-of-messages.md). A topic that took it and
+ * delivered for ever would be worse than none. */
+static bool is_of_expiry(const char *name)
+{
+    return strcmp(name, "message.ttl.ms") == 0;
+}
+
 /* Takes what is set in @config, over the defaults; meta.mask says what that is. */
 static lightq_status take_config(struct change *change, Lightq__Wire__NameValue **config, size_t count)
 {
@@ -179,6 +186,11 @@ static lightq_status take_config(struct change *change, Lightq__Wire__NameValue 
         if (is_of_transient(config[i]->name)) {
             return lq_err_set(&change->meta.err, LIGHTQ_EUNSUPPORTED,
                               "%s: the nodes have no transient topics; each topic is stored on disk", config[i]->name);
+        }
+        if (is_of_expiry(config[i]->name)) {
+            return lq_err_set(&change->meta.err, LIGHTQ_EUNSUPPORTED,
+                              "%s: the nodes end no message by its age; retention.ms drops old ones from the start",
+                              config[i]->name);
         }
         lightq_status status =
             lq_conf_set(&lq_topic_config_table, &change->config, config[i]->name, config[i]->value, &change->meta.err);

@@ -319,12 +319,12 @@ static void test_admin_topic_create_refuses_by_name(void **state)
     const Lightq__Wire__TopicCreateAnswer *answer = create(solo, &body);
     assert_int_equal(answer->status, LIGHTQ_EINVAL);
     assert_non_null(strstr(answer->text, "no.such"));
-    static const char *const of_transient[] = {"transient", "max.bytes", "full"};
-    for (size_t i = 0; i < sizeof of_transient / sizeof of_transient[0]; i++) {
-        value.name = lq_codec_string(of_transient[i]);
+    static const char *const unsupported[] = {"transient", "max.bytes", "full", "message.ttl.ms"};
+    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
+        value.name = lq_codec_string(unsupported[i]);
         answer = create(solo, &body);
         assert_int_equal(answer->status, LIGHTQ_EUNSUPPORTED);
-        assert_non_null(strstr(answer->text, of_transient[i]));
+        assert_non_null(strstr(answer->text, unsupported[i]));
         assert_null(lq_catalog_topic(lq_meta_catalog(solo->service.meta), "new"));
     }
     value.name = lq_codec_string("max.message.bytes");
