@@ -137,6 +137,7 @@ enum cli_exit cli_group_pause(struct cli *cli);
 enum cli_exit cli_group_resume(struct cli *cli);
 enum cli_exit cli_group_delete(struct cli *cli);
 enum cli_exit cli_peek(struct cli *cli);
+enum cli_exit cli_explain(struct cli *cli);
 enum cli_exit cli_dlq_list(struct cli *cli);
 enum cli_exit cli_dlq_redrive(struct cli *cli);
 enum cli_exit cli_verify(struct cli *cli);

@@ -201,6 +201,30 @@ class GroupsTest(unittest.TestCase):
         c.lightq("topic", "purge", "t", "--group", "p")
         wait_for(lambda: all(p["start"] == p["end"] for p in self.group("t", "other")), "the work queue is empty", 30)
 
+    def test_groups_explain_says_what_holds_what(self):
+        c = self.cluster
+        c.lightq("topic", "create", "t", "--partitions", 2, "--config", "retention=workqueue")
+        self.assertIn("no pipeline group is there, so all is kept", c.lightq("explain", "t/0").stdout)
+        c.lightq("group", "create", "t", "p", "--mode", "pipeline")
+        c.lightq("group", "create", "t", "s", "--mode", "subscriber")
+        c.lightq("produce", "t", "--partition", 1, "--count", 20, "--size", 20)
+
+        seen = c.json_lines("explain", "t")
+        self.assertEqual([(x["partition"], x["group"]) for x in seen],
+                         [(0, "p"), (0, "s"), (0, None), (1, "p"), (1, "s"), (1, None)])
+        self.assertEqual([x["state"] for x in seen[3:]], ["no-consumer", "no-consumer", "held"])
+        self.assertIn("offset 0 on are kept for group p", seen[5]["reason"])
+        c.lightq("group", "pause", "t", "p")
+        text = c.lightq("explain", "t/1", "--group", "p").stdout
+        self.assertRegex(text, r"^t/1 group p: the group is paused, 20 not settled, .*; try: lightq group resume t p\n$")
+        c.lightq("topic", "purge", "t", "--partition", 1, "--to", 5)
+        behind = c.json_lines("explain", "t/1", "--group", "s")[0]
+        self.assertEqual(behind["state"], "behind-trim-point")
+        self.assertIn("at offset 0, and the first message that is there is 5: it missed 5", behind["reason"])
+        self.assertIn("5 trimmed away", c.lightq("explain", "t/1", "--group", "p").stdout)
+        for place in ("t/7", "nope"):
+            self.assertIn("ENOTFOUND", c.lightq("explain", place, check=False).stderr)
+
     def test_groups_live_and_are_told_of(self):
         c = self.cluster
         c.lightq("topic", "create", "t", "--partitions", 3)
