@@ -272,7 +272,7 @@ static lightq_status judge_delete(const struct lq_meta *meta, struct lq_job *job
     return LIGHTQ_OK;
 }
 
-/* Says what would go with a node that is up. */
+/* Says what would go with a node that is up. The status is one that nobody tries again. */
 static lightq_status refuse_live(const struct lq_meta *meta, uint32_t node, struct lq_err *err)
 {
     uint32_t replicas = 0, last = 0;
@@ -294,7 +294,7 @@ static lightq_status refuse_live(const struct lq_meta *meta, uint32_t node, stru
         (void)snprintf(lost, sizeof lost,
                        " (no other replica of %" PRIu32 " of them is up: the messages there would be lost)", last);
     }
-    return lq_err_set(err, LIGHTQ_ECONFLICT,
+    return lq_err_set(err, LIGHTQ_EINVAL,
                       "node %" PRIu32
                       " is up with the data it should have: all of it would be thrown away, and its %" PRIu32
                       " replicas built anew from those on other nodes%s; stop it first, or insist with "

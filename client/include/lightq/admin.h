@@ -158,8 +158,8 @@ lightq_status lightq_cluster_status(struct lightq *client, int timeout_ms, struc
 
 /* Lets node @new_node take the place of @old_node: everything that one had is rebuilt there. The two may be equal: a
  * node that was wiped or damaged comes back as a new one. @flags: 0 or LIGHTQ_REPLACE_LIVE_NODE. *replicas (may be
- * NULL): how many are rebuilt. OK: it is under way. ENOTFOUND | ECONFLICT (the old node is up, or the new one is not) |
- * EINVAL. */
+ * NULL): how many are rebuilt. OK: it is under way. ENOTFOUND | ECONFLICT (the new node is not up) | EINVAL (the old
+ * one is). */
 lightq_status lightq_node_replace(struct lightq *client, uint32_t old_node, uint32_t new_node, unsigned flags,
                                   int timeout_ms, uint32_t *replicas, struct lightq_error *error) LIGHTQ_MUST_CHECK;
 

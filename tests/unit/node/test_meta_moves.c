@@ -208,7 +208,7 @@ static void test_replace_of_a_node_that_was_just_let_in_is_refused(void **state)
     wipe_and_replace(cluster, it.by, it.id);
     cluster_wait(cluster, is_let_in, &it, 20);
 
-    assert_int_equal(replace_node(cluster, it.by, it.id, it.id), LIGHTQ_ECONFLICT);
+    assert_int_equal(replace_node(cluster, it.by, it.id, it.id), LIGHTQ_EINVAL);
 
     cluster_wait(cluster, all_settled, NULL, 60);
     assert_false(member_of(cluster, it.id)->expelled);
@@ -249,12 +249,12 @@ static void check_live_node(uint64_t seed, bool controller)
     ask(cluster, by, &asked);
     cluster_run_ms(cluster, 1000);
     assert_int_equal(asked.answers, 1);
-    assert_int_equal(asked.status, LIGHTQ_ECONFLICT);
+    assert_int_equal(asked.status, LIGHTQ_EINVAL);
     assert_non_null(strstr(asked.request.err.text, "is up"));
     assert_non_null(strstr(asked.request.err.text, "thrown away"));
     assert_non_null(strstr(asked.request.err.text, "--yes-replace-live-node"));
     assert_null(strstr(asked.request.err.text, "would be lost"));
-    assert_int_equal(replace_node(cluster, by, id, id), LIGHTQ_ECONFLICT);
+    assert_int_equal(replace_node(cluster, by, id, id), LIGHTQ_EINVAL);
     assert_false(member_of(cluster, id)->expelled);
 
     assert_int_equal(replace_live_node(cluster, by, id, by), LIGHTQ_OK);
@@ -285,7 +285,7 @@ static void test_replace_of_a_live_node_says_what_would_be_lost(void **state)
 
     cluster_run_ms(cluster, 1000);
 
-    assert_int_equal(asked.status, LIGHTQ_ECONFLICT);
+    assert_int_equal(asked.status, LIGHTQ_EINVAL);
     assert_non_null(strstr(asked.request.err.text, "its 1 replicas"));
     assert_non_null(strstr(asked.request.err.text, "no other replica of 1 of them is up"));
     cluster_free(cluster);
