@@ -132,6 +132,30 @@ class ReplaceTest(unittest.TestCase):
         c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
         c.check(["acked", "acked2"], ["log"])
 
+    def test_replace_node_that_is_up_is_refused_unless_insisted_on(self):
+        c = self.start_cluster(3)
+        home = pathlib.Path(c.environment["LIGHTQ_CLUSTER_DIR"]) / "n3"
+        c.lightq("topic", "create", "t")
+        c.lightq("produce", "t", "--count", 2000, "--size", 100, "--acked", c.folder / "acked")
+        pid = int((home / "pid").read_text())
+
+        for target in (3, 2):  # by itself, and by another
+            refused = c.lightq("node", "replace", 3, target, check=False)
+            self.assertEqual(refused.returncode, 1, refused.stdout)
+            self.assertRegex(refused.stderr, "^lightq: EINVAL: node 3 is up .*thrown away.*--yes-replace-live-node")
+        self.assertFalse(has_ended(pid))
+        c.wait_equal("t")
+
+        c.lightq("node", "replace", 3, 3, "--yes-replace-live-node")
+        wait_for(lambda: has_ended(pid), "the node that was replaced while it was up ending", 60)
+        c.script("wipe", 3)
+        c.script("start", 3)  # asks once more
+        again = int((home / "pid").read_text())
+        c.lightq("node", "replace", 3, 3, check=False)  # as who has not heard of that
+        c.wait_equal("t")
+        self.assertFalse(has_ended(again))
+        c.lightq("consume", "t", "--from", "start", "--until-end", "--log", c.folder / "log")
+        c.check(["acked"], ["log"])
 
     def test_replace_older_copy_is_refused_however_often_it_is_started(self):
         c = self.start_cluster(3)
