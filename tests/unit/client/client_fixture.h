@@ -20,6 +20,7 @@
 
 #define REPORTS_MAX 20000
 #define WAIT_MS     10000
+#define SHORT_MS    1000 /* runs out; what must happen within it does, on a busy machine too */
 
 struct fixture {
     struct fake_cluster *cluster;

@@ -112,10 +112,10 @@ static void test_client_says_what_it_tried_when_nobody_is_there(void **state)
     fake_cluster_kill(f->cluster, 1);
     fixture_open(f, false);
 
-    assert_int_equal(lightq_wait_connected(f->client, 100, &error), LIGHTQ_ECONNECT);
+    assert_int_equal(lightq_wait_connected(f->client, SHORT_MS, &error), LIGHTQ_ECONNECT);
     assert_non_null(strstr(error.text, address));
     assert_true(error.retriable);
-    assert_int_equal(lightq_topic_delete(f->client, "t", 100, &error), LIGHTQ_ECONNECT);
+    assert_int_equal(lightq_topic_delete(f->client, "t", SHORT_MS, &error), LIGHTQ_ECONNECT);
 
     fake_cluster_start(f->cluster, 1);
     assert_int_equal(lightq_wait_connected(f->client, WAIT_MS, &error), LIGHTQ_OK);
@@ -558,7 +558,7 @@ static void test_admin_passing_refusal_is_retried_and_then_told(void **state)
     fake_cluster_rule(
         f->cluster,
         (struct fake_rule){.type = LQ_MESSAGE_TOPIC_CREATE, .action = FAKE_ANSWER, .status = LIGHTQ_EUNAVAILABLE});
-    assert_int_equal(lightq_topic_create(f->client, "b", NULL, 150, &error), LIGHTQ_EUNAVAILABLE);
+    assert_int_equal(lightq_topic_create(f->client, "b", NULL, SHORT_MS, &error), LIGHTQ_EUNAVAILABLE);
 
     assert_string_equal(error.text, "as the test wants");
 }
@@ -569,8 +569,9 @@ static void test_admin_unanswered_change_is_in_doubt(void **state)
     struct lightq_error error;
     fake_cluster_rule(f->cluster, (struct fake_rule){.type = LQ_MESSAGE_TOPIC_CREATE, .action = FAKE_DROP});
     fixture_open(f, false);
+    assert_int_equal(lightq_wait_connected(f->client, WAIT_MS, &error), LIGHTQ_OK); /* else it could not be sent */
 
-    assert_int_equal(lightq_topic_create(f->client, "a", NULL, 100, &error), LIGHTQ_ETIMEDOUT);
+    assert_int_equal(lightq_topic_create(f->client, "a", NULL, SHORT_MS, &error), LIGHTQ_ETIMEDOUT);
 
     assert_true(fake_cluster_seen(f->cluster, LQ_MESSAGE_TOPIC_CREATE) >= 1);
 }

@@ -424,7 +424,7 @@ static void test_consumer_waits_for_leader(void **state)
     append_batches(r, 1, 5);
     fake_cluster_lead(r->f->cluster, "t", 0, 0);
     open_consumer(r);
-    assert_int_equal(lightq_consumer_subscribe(r->consumer, "t", 0, &from_begin, 50, &error), LIGHTQ_ETIMEDOUT);
+    assert_int_equal(lightq_consumer_subscribe(r->consumer, "t", 0, &from_begin, SHORT_MS, &error), LIGHTQ_ETIMEDOUT);
     assert_int_equal(lightq_consumer_subscribe(r->consumer, "t", 0, &from_begin, 0, &error), LIGHTQ_OK);
 
     fake_cluster_lead(r->f->cluster, "t", 0, 2);

@@ -336,7 +336,7 @@ static void test_producer_forgotten_with_doubt_reports_doubt(void **state)
 static void test_producer_delivery_timeout_of_sent_message_is_doubt(void **state)
 {
     struct fixture *f = *state;
-    fixture_set(f, "delivery.timeout.ms", "150");
+    fixture_set(f, "delivery.timeout.ms", "1000"); /* enough for it to be sent, and for the others to be stored */
     fixture_open(f, true);
     rule(f, 0, 1, FAKE_STORE_DROP, LIGHTQ_OK);
 
