@@ -11,7 +11,7 @@ set -euo pipefail
 BUILD_PACKAGES=(
     build-essential cmake ninja-build pkg-config python3
     libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler
-    libjansson-dev libisal-dev libxxhash-dev liblz4-dev libzstd-dev libsodium-dev
+    patch libjansson-dev libisal-dev libxxhash-dev liblz4-dev libzstd-dev libsodium-dev
     libinih-dev uthash-dev libmicrohttpd-dev
 )
 TEST_PACKAGES=(
