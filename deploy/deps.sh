@@ -11,12 +11,12 @@ set -euo pipefail
 BUILD_PACKAGES=(
     build-essential cmake ninja-build pkg-config python3
     libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler
-    patch libjansson-dev libisal-dev libxxhash-dev liblz4-dev libzstd-dev libsodium-dev
+    libjansson-dev libisal-dev libxxhash-dev liblz4-dev libzstd-dev libsodium-dev
     libinih-dev uthash-dev libmicrohttpd-dev
 )
 TEST_PACKAGES=(
     libcmocka-dev libzmq3-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14
-    libfiu-dev fiu-utils strace valgrind iproute2 iptables man-db jq git shellcheck
+    libfiu-dev fiu-utils strace valgrind iproute2 iptables man-db jq git patch shellcheck
 )
 RAFT_PACKAGES=(libraft-dev)
 BACKPORTS_LIST=/etc/apt/sources.list.d/lightq-backports.sources
