@@ -152,7 +152,8 @@ lightq_status lq_options_load_file(struct lq_options *options, const char *path,
 {
     struct file_reader reader = {.options = options, .path = path, .stream = fopen(path, "re")};
     if (reader.stream == NULL) {
-        return lq_err_from_errno(err, errno, "the configuration file %s cannot be opened", path);
+        return lq_err_from_errno(
+            err, errno, "the configuration file %s cannot be opened: correct --config, or make it readable", path);
     }
     int line = ini_parse_stream(on_line_wanted, &reader, on_line, &reader);
     int error = ferror(reader.stream) ? errno : 0;

@@ -59,7 +59,7 @@ static const struct option_row rows[] = {
     {"from", TEXT, AT(from), 0, "PLACE",
      "where to begin: start, end, an offset, or a time as 2026-01-31T23:59:59Z (start)"},
     {"until-end", SWITCH, AT(until_end), 0, NULL, "stop where the log ended when this began"},
-    {"print", SWITCH, AT(print), 0, NULL, "print the messages, a line each"},
+    {"print", SWITCH, AT(print), 0, NULL, "print the messages, a line each (json: an object each, as peek does)"},
     {"log", TEXT, AT(log), 0, "FILE",
      "write a line per message: topic partition offset producer sequence payload_crc deliveries"},
     {"history", TEXT, AT(history), 0, "FILE",

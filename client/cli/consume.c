@@ -14,6 +14,7 @@
 #include "client/cli/lines.h"
 #include "client/cli/pace.h"
 #include "client/cli/print.h"
+#include "client/cli/print_record.h"
 #include "client/cli/settle.h"
 
 #define SUBSCRIBE_MS_DEFAULT 30000
@@ -142,6 +143,25 @@ static lightq_status flush_files(struct consume *consume)
     return settle_flush(consume->settle);
 }
 
+/* The message as it is, or as a JSON object, on a line of its own. False: out of memory. */
+static bool write_message(struct consume *consume, const struct lightq_record *record)
+{
+    if (!consume->cli->json) {
+        lines_bytes(consume->print, record->value, record->value_size);
+        lines_char(consume->print, '\n');
+        return true;
+    }
+    json_t *object = print_record_object(record);
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    if (text != NULL) {
+        lines_text(consume->print, text);
+        lines_char(consume->print, '\n');
+    }
+    free(text);
+    return text != NULL;
+}
+
 static lightq_status take_message(struct consume *consume, const struct lightq_record *record)
 {
     if (consume->ends != NULL) {
@@ -158,9 +178,8 @@ static lightq_status take_message(struct consume *consume, const struct lightq_r
     if (consume->log->fd >= 0) {
         write_log(consume->log, record);
     }
-    if (consume->cli->args.print) {
-        lines_bytes(consume->print, record->value, record->value_size);
-        lines_char(consume->print, '\n');
+    if (consume->cli->args.print && !write_message(consume, record)) {
+        return LIGHTQ_ENOMEM;
     }
     return consume->settle != NULL && settle_take(consume->settle, record) ? flush_files(consume) : LIGHTQ_OK;
 }

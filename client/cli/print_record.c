@@ -103,7 +103,7 @@ void print_set_bytes(json_t *object, const char *name, const char *name_base64, 
     }
 }
 
-static void print_as_json(const struct lightq_record *record)
+json_t *print_record_object(const struct lightq_record *record)
 {
     char time[PRINT_TIME_BYTES];
     struct lightq_header header;
@@ -121,10 +121,14 @@ static void print_as_json(const struct lightq_record *record)
                                "headers", headers, "size", (json_int_t)record->value_size);
     print_set_bytes(object, "key", "key_base64", record->key, record->key_size);
     print_set_bytes(object, "value", "value_base64", record->value, record->value_size);
-    print_object(object);
+    return object;
 }
 
 void print_record(bool json, const struct lightq_record *record)
 {
-    (json ? print_as_json : print_as_text)(record);
+    if (json) {
+        print_object(print_record_object(record));
+    } else {
+        print_as_text(record);
+    }
 }

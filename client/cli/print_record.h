@@ -13,6 +13,8 @@
 #define PRINT_TIME_BYTES 40
 
 void print_record(bool json, const struct lightq_record *record);
+/* Its JSON object, the caller's; NULL: out of memory. */
+json_t *print_record_object(const struct lightq_record *record);
 
 /* 2026-01-31T23:59:59.000Z */
 const char *print_time(int64_t ms, char text[PRINT_TIME_BYTES]);

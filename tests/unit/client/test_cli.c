@@ -190,6 +190,8 @@ static void test_cli_lines_of_input_become_messages(void **state)
 
     expect(f, "consume t --until-end --print", 0, "one\n\nthree\none\n\nthree\n");
     expect(f, "consume t --from 2 --count 2 --print", 0, "three\none\n");
+    expect(f, "--format json consume t --from 2 --count 1 --print", 0, "\"offset\":2,");
+    expect(f, "--format json consume t --from 2 --count 1 --print", 0, "\"key\":\"k\",\"value\":\"three\"}\n");
     unlink(path);
 }
 
