@@ -175,7 +175,8 @@ class GroupsTest(unittest.TestCase):
         c.lightq("topic", "create", "t", "--partitions", 2, "--config", "retention=workqueue")
         for name, mode in (("p", "pipeline"), ("s", "subscriber"), ("other", "pipeline")):
             c.lightq("group", "create", "t", name, "--mode", mode)
-        c.lightq("produce", "t", "--count", 200, "--size", 20)
+        for p in range(2):
+            c.lightq("produce", "t", "--partition", p, "--count", 100, "--size", 20)
         refused = c.lightq("topic", "purge", "t", "--group", "p", "--to", "start", check=False)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("--to does not go with --group", refused.stderr)

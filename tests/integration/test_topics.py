@@ -74,9 +74,11 @@ class TopicsTest(unittest.TestCase):
         c.lightq("consume", "t", "--until-end", "--log", c.folder / "log")
         c.check(["none", "lz4", "zstd"], ["log"])
         c.lightq("consume", "t", "--group", "g", "--ack", "nack", "--count", 3 * count, "--timeout", 60000)
+        wait_for(lambda: sum(p["dead"] for p in c.json_lines("group", "describe", "t", "g")[0]["partitions"]) == 3 * count,
+                 "dead letters", 60)
         letters = c.lightq("consume", "t.g.dlq", "--count", 3 * count, "--timeout", 60000)
         self.assertIn(f"{3 * count} messages consumed", letters.stdout)
-        last = self.json_lines("peek", "t", "--from", 3 * count - 1, "--count", 1)[0]
+        last = self.cluster.json_lines("peek", "t", "--from", 3 * count - 1, "--count", 1)[0]
         self.assertEqual(last["key"], "zstd")
         c.wait_equal("t")
 
