@@ -54,6 +54,7 @@ def free_port_base(nodes=5):
                 claims[base] = claim
             for port in [base + 10 * i + row for i in range(nodes) for row in (0, 100, 200)]:
                 with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a node has it: what waits is free
                     probe.bind(("127.0.0.1", port))
             return base
         except OSError:
