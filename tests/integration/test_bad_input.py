@@ -71,6 +71,7 @@ class StartTest(unittest.TestCase):
 
     def test_lightqd_port_in_use_is_named(self):
         with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(("127.0.0.1", self.base))
             taken.listen()
 
@@ -117,6 +118,7 @@ class CommandTest(unittest.TestCase):
     def test_lightq_no_server_fails_in_time_and_says_what_to_do(self):  # K7
         base = free_port_base()
         with socket.socket() as silent:  # taken, so that nobody else listens there
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             silent.bind(("127.0.0.1", base))
             done = subprocess.run([BIN / "lightq", "--servers", f"127.0.0.1:{base}", "produce", "t", "--count", "1",
                                    "--size", "10", "--timeout", "2000"], capture_output=True, text=True, check=False,
