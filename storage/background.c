@@ -537,11 +537,17 @@ static bool is_soft(lightq_status status)
     return status == LIGHTQ_ENOMEM || status == LIGHTQ_EBUSY || status == LIGHTQ_ECANCELED || status == LIGHTQ_ELIMIT;
 }
 
-/* A task that could not be begun for want of a descriptor: its content is wanted again. True: nothing else is to be
- * done. */
+/* Whether it is tried again from the beginning: it could not be begun for want of a descriptor, or a checkpoint that
+ * came from another replica found no space. Its temporary file is gone, so what frees space meanwhile has its turn. */
+static bool is_passing(const struct lq_background *bg, lightq_status status)
+{
+    return (status == LIGHTQ_ELIMIT && !bg->has_run) || (status == LIGHTQ_ENOSPC && bg->task == TASK_INSTALL);
+}
+
+/* The content of such a task is wanted again. True: nothing else is to be done. */
 static bool put_back(struct lq_background *bg, struct lq_rlog *log, lightq_status status)
 {
-    if (status != LIGHTQ_ELIMIT || bg->has_run) {
+    if (!is_passing(bg, status)) {
         return false;
     }
     struct lq_checkpoint_file *file = lq_rlog_checkpoint_at(log, bg->number);
@@ -556,10 +562,10 @@ static bool put_back(struct lq_background *bg, struct lq_rlog *log, lightq_statu
     return true;
 }
 
-static void wait_for_files(struct lq_background *bg, const struct lq_err *err)
+static void wait_a_while(struct lq_background *bg, const struct lq_err *err)
 {
     if (!bg->told_short) {
-        lq_log(WARN, "no descriptor for background work: it is tried again", "reason", err->text);
+        lq_log(WARN, "no descriptor, or no space, for background work: it is tried again", "reason", err->text);
     }
     bg->told_short = true;
     bg->wait_until_us = lq_clock_monotonic_us(bg->store->clock) + LQ_FILES_RETRY_US;
@@ -568,8 +574,8 @@ static void wait_for_files(struct lq_background *bg, const struct lq_err *err)
 static void done(struct lq_background *bg, lightq_status status, bool hard, const struct lq_err *err)
 {
     struct lq_rlog *log = bg->log;
-    if (status == LIGHTQ_ELIMIT) {
-        wait_for_files(bg, err);
+    if (status == LIGHTQ_ELIMIT || is_passing(bg, status)) {
+        wait_a_while(bg, err);
     } else if (status != LIGHTQ_OK) {
         lq_log(WARN, "background work failed", "directory", log != NULL ? log->dir : "journal", "reason", err->text);
     } else {
@@ -638,7 +644,7 @@ static bool wait_and_retry(struct lq_background *bg, lightq_status status)
         job->ops[job->failed].kind != LQ_IO_SYNC_DIR) {
         return false;
     }
-    wait_for_files(bg, &job->err);
+    wait_a_while(bg, &job->err);
     bg->op_next += job->failed;
     bg->waits = true;
     return true;

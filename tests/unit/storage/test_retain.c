@@ -329,6 +329,38 @@ static void test_retain_install_that_cannot_be_written_ends_the_log(void **state
     check_log(f, log);
 }
 
+/* A full disk is waited for; what frees space has its turn meanwhile. */
+static void test_retain_install_without_space_is_tried_again(void **state)
+{
+    struct fixture *f = *state;
+    struct told told;
+    struct lq_rlog *log = open_small(f, &told);
+    const struct lq_io_mem_fault fault = {
+        .verb = LQ_IO_WRITE, .pattern = "*.ckpt.tmp", .times = 3, .status = LIGHTQ_ENOSPC, .partial = true};
+    assert_int_equal(append(log, 5, 1, 100), LIGHTQ_OK);
+    fixture_settle(f);
+    assert_int_equal(lq_io_mem_add_fault(f->mem, &fault), LIGHTQ_OK);
+    struct lq_rlog *other = fixture_create(f, 8, NULL);
+
+    install(log, 50, 2, LIGHTQ_OK);
+    for (unsigned i = 0; i < 20 && told.installed == 0; i++) {
+        assert_int_equal(append(other, 1, 1, 10), LIGHTQ_OK);
+        lq_store_flush(f->store);
+        (void)lq_io_mem_run_all(f->mem);
+        f->clock.now_us += 100000;
+    }
+
+    assert_int_equal(lq_io_mem_faults_hit(f->mem), 3);
+    assert_int_equal(told.failed_count, 0);
+    assert_int_equal(told.installed, 50);
+    fixture_settle(f);
+    assert_int_equal(lq_rlog_durable(other), lq_rlog_last(other));
+    fixture_reopen(f);
+    log = lq_store_find(f->store, 7);
+    assert_int_equal(lq_rlog_health(log), LQ_RLOG_HEALTHY);
+    check_state(log, 0, false, 50);
+}
+
 static void test_retain_checkpoint_too_large_is_ETOOBIG(void **state)
 {
     struct fixture *f = *state;
@@ -364,6 +396,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_retain_install_twice_the_later_one_holds, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_retain_install_of_nothing_is_EINVAL, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_retain_install_that_cannot_be_written_ends_the_log, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_retain_install_without_space_is_tried_again, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_retain_checkpoint_too_large_is_ETOOBIG, fixture_setup, fixture_teardown),
     };
