@@ -35,8 +35,8 @@ lightq_status lq_store_set_aside(struct lq_store *store, const char *dir, const 
             return lq_err_set(err, LIGHTQ_EEXISTS, "%s: it holds too many directories of that name", removed);
         }
     }
-    if (status ==
-        LIGHTQ_OK) { /* its names first: else nothing orders the move, and what takes its place, behind them */
+    if (status == LIGHTQ_OK) {
+        /* Its names first: else nothing orders the move, and what takes its place, behind them. */
         status = lq_disk_sync_dir(store->io, dir, err);
     }
     if (status == LIGHTQ_OK) {

@@ -223,18 +223,17 @@ void lq_cgroups_trimmed(struct lq_cgroups *cgroups, uint64_t start)
 
 uint64_t lq_cgroups_needed(const struct lq_cgroups *cgroups, enum lq_retention retention, uint64_t end)
 {
-    bool counts_any = retention == LQ_RETENTION_INTEREST;
-    uint64_t needed = counts_any ? end : 0;
-    bool none_yet = true;
-    for (size_t i = 0; i < cgroups->count && retention != LQ_RETENTION_LIMITS; i++) {
+    bool is_bounded = retention == LQ_RETENTION_INTEREST;
+    uint64_t needed = end;
+    for (size_t i = 0; i < cgroups->count; i++) {
         const struct lq_cgroup *cgroup = cgroups->at[i];
-        if (!counts_any && cgroup->options.mode != LQ_CGROUP_PIPELINE) {
+        if (retention == LQ_RETENTION_WORKQUEUE && cgroup->options.mode != LQ_CGROUP_PIPELINE) {
             continue;
         }
-        needed = none_yet || cgroup->settled.floor < needed ? cgroup->settled.floor : needed;
-        none_yet = false;
+        is_bounded = true;
+        needed = cgroup->settled.floor < needed ? cgroup->settled.floor : needed;
     }
-    return needed < end ? needed : end;
+    return is_bounded && retention != LQ_RETENTION_LIMITS ? needed : 0;
 }
 
 /* ---- checkpoint */
